@@ -37,7 +37,8 @@ TEST_CASE("a message writes numbers in full", "[core][message]") {
             "-9223372036854775808 -1 -7");
     REQUIRE(message("{} {}", {std::numeric_limits<std::uint64_t>::max(), std::uint8_t{200}}) ==
             "18446744073709551615 200");
-    REQUIRE(message("{}", {0.25}) == std::to_string(0.25));
+    REQUIRE(message("{}", {0.25}) == "0.25");
+    REQUIRE(message("a share of {}", {1.0000001}) == "a share of 1.0000001");
     REQUIRE(message("{} {} {}", {as_bytes(1536), as_count(131'120'576), at_least(1025)}) ==
             "1.5 KiB 131'120'576 1.1 KiB");
 }

@@ -108,7 +108,7 @@ TEST_CASE("what fits is told in whole units of the request", "[core][next_steps]
     REQUIRE(ask().bytes == 416 * 12);
     r.request.unit = "samples in a batch";
     r.request.unit_bytes = 5000;
-    REQUIRE(ask().text == "ask for what would fit: 1 samples in a batch (4.9 KiB)");
+    REQUIRE(ask().text == "ask for what would fit: 1 sample in a batch (4.9 KiB)");
     REQUIRE(ask().suffices);
     r.request.unit_bytes = 5001;
     REQUIRE(ask().text == "ask for less: one of the samples in a batch takes 4.9 KiB, and 4.9 KiB would fit");

@@ -50,7 +50,7 @@ TEST_CASE("a refusal is one line of JSON", "[core][refusal_json]") {
         R"("unit":"floats","unit_bytes":4,"missing":18,"would_fit":64,"fitting_count":16,"room_to_grow":0,"refused_by":1,)"
         R"("budgets":[{"name":"layer","limit":null,"held":10,"free":null,"peak":20,"prepaid":false,"ended":false},)"
         R"({"name":"model","limit":200,"held":90,"free":110,"peak":95,"prepaid":false,"ended":false}],)"
-        R"("device":{"ordinal":1,"name":"simulated","total":1000,"free":500,"ours":300,"elsewhere":200,"overhead":0},)"
+        R"("device":{"ordinal":1,"name":"simulated","total":1000,"free":500,"ours":300,"elsewhere":200,"overhead":0,"pooled":0},)"
         R"("holders":[{"tag":"biases","place":{"file":"train.cpp","line":3},"bytes":60,"cached":false},)"
         R"({"tag":"free in a pool","place":null,"bytes":30,"cached":true}],"other_holders":0,"other_bytes":0,)"
         R"("reclaimed":5,"reclaimable":0,"reclaimers":[{"name":"pool main","asked":18,"given":5,"could":0}],"largest_free":16,"cause":"",)"

@@ -81,3 +81,26 @@ TEST_CASE("a sum stops at what can be said", "[core][text]") {
     REQUIRE(saturating_add(cuota::unlimited, 0) == cuota::unlimited);
     REQUIRE(saturating_add(cuota::unlimited - 1, 2) == cuota::unlimited);
 }
+
+TEST_CASE("a unit is singular beside one", "[core][text]") {
+    using cuota::detail::counted;
+    CHECK(counted(0, "samples") == "0 samples");
+    CHECK(counted(1, "samples") == "1 sample");
+    CHECK(counted(2, "samples") == "2 samples");
+    CHECK(counted(1, "samples in a batch") == "1 sample in a batch");
+    CHECK(counted(1, "processes") == "1 process");
+    CHECK(counted(1, "batches") == "1 batch");
+    CHECK(counted(1, "bytes") == "1 byte");
+    CHECK(counted(1, "class") == "1 class");
+    CHECK(counted(1, "") == "1 ");
+}
+
+TEST_CASE("a number is written with as many digits as tell it from all others", "[core][text]") {
+    using cuota::detail::real_text;
+    CHECK(real_text(1.0000001) == "1.0000001");
+    CHECK(real_text(1) == "1");
+    CHECK(real_text(-0.5) == "-0.5");
+    CHECK(real_text(0.1) == "0.1");
+    CHECK(real_text(0.1 + 0.2) == "0.30000000000000004");
+    CHECK(real_text(1e300) == "1e+300");
+}

@@ -397,7 +397,7 @@ TEST_CASE("arrays that say more than they hold are refused", "[data][arrow_sourc
                    "column \"x\": a buffer of 16 bytes, for 5 elements of 32 bits"));
     CHECK(
         mentions(why_not(made(arrow::int32(), 3, {nullptr, four}, {}, 2)), "16 bytes, for 5 elements of 32"));
-    CHECK(mentions(why_not(made(arrow::int32(), 1, {nullptr, nullptr})), "0 bytes, for 1 elements"));
+    CHECK(mentions(why_not(made(arrow::int32(), 1, {nullptr, nullptr})), "0 bytes, for 1 element"));
     CHECK(mentions(why_not(made(arrow::int64(), std::int64_t{1} << 60, {nullptr, four})),
                    "a buffer of 16 bytes"));
     CHECK(mentions(why_not(made(arrow::boolean(), 129, {nullptr, four})), "for 129 elements of 1 bits"));

@@ -4,8 +4,11 @@
 #include <cuota/data/batch_loader.hpp>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 
 #include <cuota/runtime/for_each_index.hpp>
@@ -136,4 +139,36 @@ TEST_CASE("batch_loader hands on what timing a copy met, in the batch's place",
     std::uint64_t batches = 0;
     for (cuota::batch b : loader.epoch(0)) batches += b.size() != 0;
     CHECK(batches == 3);
+}
+
+TEST_CASE("while a read does not come back, the statistics name it", "[data][batch_loader][stats]") {
+    machine const on;
+    std::mutex guard;
+    std::condition_variable changed;
+    bool is_held = true;
+    numbered_source from{40};
+    from.before_each([&](std::span<std::uint64_t const> samples) {
+        std::unique_lock lock{guard};
+        if (samples[0] == 8) changed.wait(lock, [&] { return !is_held; });
+    });
+    cuota::batch_loader loader{from, {.batch = 4, .workers = 1}};
+    auto epoch = loader.epoch(0);
+    (void)epoch.next();
+    (void)epoch.next();
+    cuota::loader_stats s;
+    while (!epoch.wait_for(5ms))
+        if (s = loader.stats(); s.bottleneck() == cuota::loader_stage::reading) break;
+    REQUIRE(s.longest_read);
+    CHECK(s.longest_read->worker == 0);
+    CHECK(s.longest_read->first == 8);
+    CHECK(s.longest_read->last == 11);
+    CHECK(s.longest_read->source == std::string{from.name()});
+    CHECK(s.reading >= s.longest_read->lasted);
+    CHECK(s.waiting_for_batches >= 5ms);  // of wait_for calls that ran out
+    {
+        std::lock_guard const lock{guard};
+        is_held = false;
+    }
+    changed.notify_all();
+    while (epoch.next()) {}
 }

@@ -89,3 +89,11 @@ TEST_CASE("stats_text is one line that says who is slow, and what would help", "
     CHECK(cuota::stats_text(loader_stats{.batches = 3, .covered = 0.25}) ==
           "epoch 0: 3 batches, 25 % of the samples, 0.0 a second (0 B/s)");
 }
+
+TEST_CASE("a read that does not come back is named", "[data][loader_stats]") {
+    cuota::loader_stats s;
+    s.longest_read = cuota::loader_read{2, std::chrono::milliseconds{3'040}, 30, 39, "nfs"};
+    CHECK(stats_text(s).ends_with("; worker 2 has been reading samples 30 to 39 of nfs for 3.0 s"));
+    s.longest_read->lasted = std::chrono::milliseconds{999};
+    CHECK(stats_text(s).find("has been reading") == std::string::npos);
+}

@@ -179,7 +179,7 @@ TEST_CASE("what is asked of a ragged source is checked before anything is read",
                    "words: the lengths of its field 1 were asked for, which is not ragged"));
     numbers room(3);
     CHECK(mentions(why<cuota::misuse>([&] { from.lengths(0, numbers{0}, room); }),
-                   "the lengths of 1 samples were asked for, with room for 3"));
+                   "the lengths of 1 sample were asked for, with room for 3"));
     CHECK(mentions(why<cuota::misuse>([&] { (void)lengths_of(texts.classed(), 1, {0}); }),
                    "words + class: the lengths of its field 1 were asked for, which is not ragged"));
 }

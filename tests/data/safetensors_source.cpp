@@ -432,7 +432,7 @@ TEST_CASE("safetensors_source wants data_offsets of exactly a tensor's bytes, in
           "of data");
     CHECK(why(bytes("2,3", "0,5", "abcdef")) == "tensor \"x\": data_offsets 0 to 5; its shape takes 6 bytes");
     CHECK(why(bytes("2,2", "0,6", "abcdef")) == "tensor \"x\": data_offsets 0 to 6; its shape takes 4 bytes");
-    CHECK(mentions(why(bytes("", "0,6", "abcdef")), "its shape takes 1 bytes"));
+    CHECK(mentions(why(bytes("", "0,6", "abcdef")), "its shape takes 1 byte"));
     CHECK(mentions(why(bytes("0", "0,6", "abcdef")), "its shape takes 0 bytes"));
     CHECK(mentions(why(bytes("2,3", "0,6", "abcde")), "the file holds 5 bytes"));
     CHECK(

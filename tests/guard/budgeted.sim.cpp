@@ -4,6 +4,9 @@
 #include <cuota/guard/budgeted.hpp>
 
 #include <atomic>
+#include <cstddef>
+#include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -110,4 +113,64 @@ TEST_CASE("threads share one budget over real memory and never pass its limit", 
     REQUIRE(b.held() == 0);
     REQUIRE(b.peak() <= 16_KiB);
     INFO(refused << " refusals");
+}
+
+namespace {
+
+// Grants what is small, and refuses what is large, after a while.
+struct picky_memory {
+    std::shared_ptr<std::atomic<std::size_t>> held = std::make_shared<std::atomic<std::size_t>>(0);
+    std::shared_ptr<std::atomic<std::size_t>> most = std::make_shared<std::atomic<std::size_t>>(0);
+
+    void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t a = cuota::default_alignment) {
+        return allocate_sync(bytes, a);
+    }
+    void deallocate(cuota::stream_ref, void* p, std::size_t bytes,
+                    std::size_t a = cuota::default_alignment) noexcept {
+        deallocate_sync(p, bytes, a);
+    }
+    void* allocate_sync(std::size_t bytes, std::size_t = cuota::default_alignment) {
+        std::this_thread::yield();
+        if (bytes > 1000) throw cuota::out_of_memory{cuota::refusal{}};
+        std::size_t const now = *held += bytes;
+        std::size_t seen = *most;
+        while (seen < now && !most->compare_exchange_weak(seen, now)) {}
+        return ::operator new(bytes);
+    }
+    void deallocate_sync(void* p, std::size_t bytes, std::size_t = cuota::default_alignment) noexcept {
+        *held -= bytes;
+        ::operator delete(p);
+    }
+    static constexpr std::size_t granule() noexcept { return 1; }
+    static constexpr cuota::memory_kind kind() noexcept { return cuota::memory_kind::pinned; }
+    friend bool operator==(picky_memory const&, picky_memory const&) = default;
+};
+
+}  // namespace
+
+TEST_CASE("a peak never counts what the source refused, whoever else charges", "[guard][budgeted]") {
+    cuota::budget root{"root", 1'000'000'000};
+    cuota::budget inside{"inside", 1'000'000'000, root};
+    picky_memory const source;
+    cuota::budgeted<picky_memory> memory{inside, source};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t != 4; ++t)
+        threads.emplace_back([&, mine = memory, t]() mutable {
+            for (std::size_t i = 0; i != 2000; ++i) {
+                std::size_t const bytes = 1 + (i * 37 + t * 101) % 900;
+                void* const p = mine.allocate_sync(bytes);
+                try {
+                    mine.deallocate_sync(mine.allocate_sync(1'000'000), 1'000'000);
+                } catch (cuota::out_of_memory const&) {}
+                if (i % 3 == t % 3 && root.try_charge(0)) root.refund(0);
+                mine.deallocate_sync(p, bytes);
+            }
+        });
+    for (std::thread& t : threads) t.join();
+    CHECK(inside.held() == 0);
+    CHECK(inside.peak() <= *source.most);
+    CHECK(inside.peak() >= 900);
+    CHECK(root.peak() == inside.peak());
+    inside.reset_peak();
+    CHECK(inside.peak() == 0);
 }

@@ -493,12 +493,12 @@ TEST_CASE("a plan reads on one screen, the largest part first", "[guard][footpri
                             "  adam          7.6 MiB      49.4 %   2 x 1'000'000 floats\n"
                             "  activations   4.0 MiB      25.9 %   4'096 floats per sample\n"
                             "  weights       3.8 MiB      24.7 %   1'000'000 floats\n"
-                            "  untagged      512 B         0.0 %   1 elements of 8 B");
+                            "  untagged      512 B         0.0 %   1 element of 8 B");
     CHECK(footprint{}.text(3) == "footprint: 0 B");
     CHECK(footprint{}.add<char>("x", 0).text(3) == "footprint: 0 B\n  x   0 B           0.0 %   0 bytes");
 
     CHECK(footprint{}.add<char>("a", 1).add<char>("b", 2).text(0) ==
-          "footprint: 1.0 KiB\n  a   512 B        50.0 %   1 bytes\n  b   512 B        50.0 %   2 bytes");
+          "footprint: 1.0 KiB\n  a   512 B        50.0 %   1 byte\n  b   512 B        50.0 %   2 bytes");
 
     std::string const long_name(300, 'n');
     footprint wide_one;

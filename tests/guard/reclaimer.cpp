@@ -101,8 +101,128 @@ TEST_CASE("what a cache throws is reported, and it gives nothing", "[guard][recl
     reclaimer const r{b, "broken", [](std::size_t wanted) { return wanted; },
                       [](std::size_t) -> std::size_t { throw std::runtime_error{"no"}; }};
     REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
-    REQUIRE(errors.take() == std::vector<std::string>{"no"});
+    REQUIRE(errors.take() == std::vector<std::string>{"reclaimer broken: give threw: no"});
+    reclaimer const odd{b, "odd", [](std::size_t wanted) { return wanted; },
+                        [](std::size_t) -> std::size_t { throw 1; }, 1};
+    REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
+    REQUIRE(errors.take() == std::vector<std::string>{"reclaimer odd: give threw what is no std::exception",
+                                                      "reclaimer broken: give threw: no"});
     b.refund(60);
+}
+
+namespace {
+
+// Says that it gives what it is asked for, and gives nothing.
+struct false_cache {
+    int calls = 0;
+    cuota::place where = cuota::place::here();
+
+    reclaimer registered(budget const& b, std::size_t could, int priority = 0) {
+        auto const give = [this](std::size_t wanted) {
+            if (++calls == 1000) throw std::runtime_error{"asked a thousand times"};
+            return wanted;
+        };
+        return reclaimer{b, "entries in use", [could](std::size_t) { return could; }, give, priority, where};
+    }
+    std::string report(std::string const& claimed) const {
+        return "cuota::misuse: reclaimer entries in use: it said that it gave back " + claimed +
+               ", and 0 B came back to budget b; it is not asked again for this request (reclaimer.cpp:" +
+               std::to_string(where.line) + ")";
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a cache that says it gave and did not is asked once for a request, and reported",
+          "[guard][reclaimer]") {
+    support::captured_errors errors;
+    budget b{"b", 100};
+    b.charge(60);
+    false_cache liar;
+    reclaimer const r = liar.registered(b, 90);
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(50); });
+    REQUIRE(liar.calls == 1);
+    REQUIRE(errors.take() == std::vector{liar.report("10 B")});
+    REQUIRE(refused.facts().reclaimed == 0);
+    REQUIRE(refused.facts().reclaimers->at(0).asked == 10);
+    REQUIRE(refused.facts().reclaimers->at(0).given == 0);
+    REQUIRE(refused.facts().reclaimable == 0);  // what it says it could give is no part of any figure
+    REQUIRE(refused.facts().would_fit == 40);
+    REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);  // another request
+    REQUIRE(liar.calls == 2);
+    REQUIRE(errors.take().size() == 1);
+    b.refund(60);
+}
+
+TEST_CASE("after a cache that gave nothing the others are asked", "[guard][reclaimer]") {
+    support::captured_errors errors;
+    budget b{"b", 100};
+    cache images{b, 60};
+    false_cache liar;
+    reclaimer const first = liar.registered(b, 90, 1);
+    reclaimer const second = registered(images);
+    b.charge(70);
+    REQUIRE(liar.calls == 1);
+    REQUIRE(images.bytes == 30);
+    REQUIRE(errors.take() == std::vector{liar.report("30 B")});
+    b.refund(70);
+}
+
+TEST_CASE("a cache that gives a part of what it says counts for that part", "[guard][reclaimer]") {
+    support::captured_errors errors;
+    budget b{"b", 100};
+    cache images{b, 60};
+    reclaimer const r{b, "images", [](std::size_t wanted) { return wanted; },
+                      [&](std::size_t wanted) { return images.give(wanted / 2), wanted; }};
+    auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(60); });
+    REQUIRE(images.calls == 1);
+    REQUIRE(refused.facts().reclaimed == 10);
+    REQUIRE(refused.facts().would_fit == 50);
+    REQUIRE(errors.take().size() == 1);
+}
+
+TEST_CASE("a request ends while others charge and refund all the time, whatever a cache says",
+          "[guard][reclaimer]") {
+    support::captured_errors errors;
+    budget b{"b", 1000};
+    b.charge(600);
+    std::atomic<bool> stop = false;
+    std::thread others{[&] {
+        while (!stop)
+            if (b.try_charge(30)) b.refund(30);
+    }};
+    false_cache liar;
+    {
+        reclaimer const r = liar.registered(b, 900);
+        for (int i = 0; i != 100; ++i) REQUIRE_THROWS_AS(b.charge(500), cuota::budget_exceeded);
+    }
+    stop = true;
+    others.join();
+    REQUIRE(liar.calls <= 100 * 11);  // 1000 bytes in claims of 100 and more
+    REQUIRE(liar.calls >= 100);
+    b.refund(600);
+}
+
+TEST_CASE("an honest cache is never reported while others charge and refund", "[guard][reclaimer]") {
+    support::captured_errors errors;
+    budget b{"b", 1000};
+    std::atomic<bool> stop = false;
+    std::thread others{[&] {
+        while (!stop)
+            if (b.try_charge(300)) b.refund(300);
+    }};
+    for (int i = 0; i != 2000; ++i) {
+        budget inside{"inside", 1000, b};
+        try {
+            cache images{inside, 300};
+            reclaimer const r = registered(images);
+            b.charge(701);
+            b.refund(701);
+        } catch (cuota::budget_exceeded const&) {}
+    }
+    stop = true;
+    others.join();
+    REQUIRE(errors.take().empty());
 }
 
 TEST_CASE("a cache may charge, and end its own registration, while it gives", "[guard][reclaimer]") {

@@ -75,7 +75,7 @@ TEST_CASE("a tracker names the block that a mistake is about", "[guard][tracker]
     CHECK(what(heap + 16, 1000) ==
           "cuota::misuse: memory x: a pointer was given back that is 16 bytes inside "
           "of weights 1000 B (a.cpp:1)");
-    CHECK(support::has(what(heap + 1000, 1), "1 bytes were given back at an address that it does not hold"));
+    CHECK(support::has(what(heap + 1000, 1), "1 byte was given back at an address that it does not hold"));
     CHECK(count_of(t) == 1);
     (void)t.take_out(heap, 1000);
     CHECK(what(heap, 1000) == "cuota::misuse: memory x: given back twice: weights 1000 B (a.cpp:1)");

@@ -254,17 +254,17 @@ TEST_CASE("thresholds that are none are misuse that names them", "[guard][watch]
     REQUIRE(refused({}, 1) == "cuota::misuse: watch of budget b: no threshold");
     REQUIRE(refused({0}, 1) ==
             "cuota::misuse: watch of budget b: a threshold of 0 bytes is none: 1 is the least");
-    REQUIRE(refused({0.0}, 0.1) == "cuota::misuse: watch of budget b: a threshold of 0.000000 is no share of "
+    REQUIRE(refused({0.0}, 0.1) == "cuota::misuse: watch of budget b: a threshold of 0 is no share of "
                                    "a limit: above 0, at most 1");
     REQUIRE(support::has(refused({nan}, 0.1), "a threshold of nan is no share"));
     REQUIRE(support::has(refused({0.5, nan}, 0.1), "a threshold of nan is no share"));
-    REQUIRE(support::has(refused({0.5, 1.5}, 0.1), "a threshold of 1.500000 is no share"));
-    REQUIRE(support::has(refused({-0.5}, 0.1), "a threshold of -0.500000 is no share"));
+    REQUIRE(support::has(refused({0.5, 1.5}, 0.1), "a threshold of 1.5 is no share"));
+    REQUIRE(support::has(refused({-0.5}, 0.1), "a threshold of -0.5 is no share"));
     REQUIRE(support::has(refused({50, 40}, 1), "40 bytes after one of 50 bytes: they must ascend"));
     REQUIRE(support::has(refused({50, 50}, 1), "50 bytes after one of 50 bytes: they must ascend"));
     REQUIRE(support::has(refused({0.5, 0.5}, 0.1), "they must ascend"));
-    REQUIRE(support::has(refused({0.5, 80}, 0.1), "80 bytes beside 0.500000"));
-    REQUIRE(support::has(refused({50}, 0.1), "a hysteresis of 0.100000 beside 50 bytes"));
+    REQUIRE(support::has(refused({0.5, 80}, 0.1), "80 bytes beside 0.5"));
+    REQUIRE(support::has(refused({50}, 0.1), "a hysteresis of 0.1 beside 50 bytes"));
     REQUIRE(support::has(refused({50}, 0), "a hysteresis of 0 bytes is none"));
     REQUIRE(support::has(refused({0.5}, nan), "a hysteresis of nan is no share"));
     REQUIRE(support::has(refused({50, 60}, 51), "a hysteresis of 51 bytes is more than the threshold of 50"));
@@ -293,7 +293,7 @@ TEST_CASE("shares of no limit are misuse", "[guard][watch]") {
     REQUIRE(support::has(thrown<cuota::misuse>([&] {
                              (void)watch{b, {0.5}, 0.1, nothing};
                          }).what(),
-                         "a threshold of 0.500000 is a share of a limit, and there is none"));
+                         "a threshold of 0.5 is a share of a limit, and there is none"));
     watch_options options;
     options.time_to_limit = 1s;
     REQUIRE(support::has(thrown<cuota::misuse>([&] {

@@ -44,7 +44,7 @@ TEST_CASE("a source that does not align what it gives is refused, and has it bac
     pool_memory memory{budget, askew{&taken}, std::nullopt, "main", nullptr, block::granule};
     REQUIRE(memory.node().try_charge(1_MiB));
 
-    auto const refused = thrown<cuota::misuse>([&] { (void)memory.take_segment(1_MiB); });
+    auto const refused = thrown<cuota::misuse>([&] { (void)memory.take_segment(1_MiB, nullptr); });
 
     CHECK(has(refused.what(), "pool main"));
     CHECK(has(refused.what(), "256"));
@@ -58,10 +58,10 @@ TEST_CASE("what a source refuses is charged no more", "[pool][pool_memory]") {
                        block::granule};
 
     REQUIRE(memory.node().try_charge(2_MiB));
-    auto const held = memory.take_segment(2_MiB);
+    auto const held = memory.take_segment(2_MiB, nullptr);
     REQUIRE(held);
     REQUIRE(memory.node().try_charge(1_MiB));
-    CHECK_FALSE(memory.take_segment(1_MiB));
+    CHECK_FALSE(memory.take_segment(1_MiB, nullptr));
 
     CHECK(budget.held() == 2_MiB);
     memory.give_back(*held);

@@ -28,7 +28,7 @@ struct segments {
     explicit segments(std::initializer_list<std::size_t> sizes) {
         for (std::size_t const bytes : sizes) {
             REQUIRE(memory.node().try_charge(bytes));
-            memory.blocks().add(memory.take_segment(bytes).value());
+            memory.blocks().add(memory.take_segment(bytes, nullptr).value());
         }
     }
     cuota::budget budget{"test", 64_MiB};

@@ -109,3 +109,48 @@ TEST_CASE("a cache that is asked for what a pool lacks may use that pool", "[poo
     pool->deallocate(s, p, 2_MiB);
     pool->deallocate(s, first, 3_MiB);
 }
+
+TEST_CASE("a cache of a pool's blocks is asked for as long as they come free", "[pool][pool_state]") {
+    support::captured_errors errors;
+    cuota::budget budget{"test", 8_MiB};
+    cuota::stream const s;
+    std::size_t mapped = 0;
+    auto const pool = pool_tests::pool_of_pages(budget, mapped, 64_MiB);
+    std::vector<void*> entries;
+    for (int i = 0; i != 16; ++i) entries.push_back(pool->allocate(s, 512_KiB, 256, {}));
+    REQUIRE(budget.held() == 8_MiB);
+    std::size_t calls = 0;
+    cuota::reclaimer const cache{budget, "entries", [&](std::size_t) { return entries.size() * 512_KiB; },
+                                 [&](std::size_t) {
+                                     ++calls;
+                                     if (entries.empty()) return std::size_t{0};
+                                     pool->deallocate(s, entries.back(), 512_KiB);
+                                     entries.pop_back();
+                                     return 512_KiB;
+                                 }};
+    budget.charge(4_MiB);  // the pool can give whole pages only, of four entries each
+    CHECK(calls == 8);
+    CHECK(entries.size() == 8);
+    CHECK(errors.take().empty());
+    budget.refund(4_MiB);
+    for (void* const entry : entries) pool->deallocate(s, entry, 512_KiB);
+}
+
+TEST_CASE("a pool whose cache says that it gave refuses in the end", "[pool][pool_state]") {
+    support::captured_errors errors;
+    cuota::budget budget{"test", 16_MiB};
+    cuota::stream const s;
+    std::size_t mapped = 0;
+    auto const pool = pool_tests::pool_of_pages(budget, mapped, 64_MiB);
+    void* const weights = pool->allocate(s, 8_MiB, 256, {});
+    std::size_t calls = 0;
+    cuota::reclaimer const cache{budget, "cache", [](std::size_t) { return 12_MiB; },
+                                 [&](std::size_t wanted) {
+                                     if (++calls == 1000) throw std::runtime_error{"asked too often"};
+                                     return wanted;
+                                 }};
+    CHECK_THROWS_AS(pool->allocate(s, 12_MiB, 256, {}), cuota::budget_exceeded);
+    CHECK(calls == 1);  // though pages were tried in two ways, and a segment
+    CHECK(errors.take().size() == 1);
+    pool->deallocate(s, weights, 8_MiB);
+}

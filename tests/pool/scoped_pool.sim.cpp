@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <cuota/guard/dry_run.hpp>
+#include <cuota/guard/reclaimer.hpp>
 #include <cuota/resource/async_memory.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 #include <cuota/runtime/copy.hpp>
@@ -919,4 +920,88 @@ TEST_CASE("the life of a pool with a peer survives the failure of any CUDA call"
     CHECK(budget.held() == 0);
     CHECK(seen.thrown > 5);
     CHECK(cuota::device::current() == cuota::device{0});
+}
+
+TEST_CASE("a pool that lies idle serves what the driver refuses, of whatever budget it is",
+          "[pool][scoped_pool]") {
+    support::machine const sim{{1, 80_MiB}};
+    cuota::stream const s;
+    cuota::budget budget{"trainer", 200_MiB};
+    cuota::budget other{"other", 200_MiB};
+    bool const is_other = GENERATE(false, true);
+    bool const is_segmented = GENERATE(false, true);
+    cuota::pool_options options{.name = "idle"};
+    if (is_segmented) options.growth = cuota::pool_growth::segments;
+    cuota::scoped_pool idle{is_other ? other : budget, options};
+    idle.deallocate(s, idle.allocate(s, 60_MiB), 60_MiB);
+    REQUIRE(idle.stats().reserved >= 60_MiB);
+
+    SECTION("for a pool") {
+        cuota::scoped_pool busy{budget, {.name = "busy"}};
+        busy.deallocate(s, busy.allocate(s, 60_MiB), 60_MiB);
+    }
+    SECTION("for a pool by segments") {
+        cuota::scoped_pool busy{budget, {.name = "busy", .growth = cuota::pool_growth::segments}};
+        busy.deallocate(s, busy.allocate(s, 60_MiB), 60_MiB);
+    }
+    SECTION("for memory that is no pool's") {
+        cuota::device_memory memory;
+        memory.deallocate_sync(memory.allocate_sync(60_MiB), 60_MiB);
+        cuota::async_memory pooled;
+        pooled.deallocate(s, pooled.allocate(s, 60_MiB), 60_MiB);
+    }
+    SECTION("but not what all of them together do not cover") {
+        cuota::scoped_pool busy{budget, {.name = "busy"}};
+        void* const p = busy.allocate(s, 18_MiB);
+        auto const refused = thrown<cuota::out_of_memory>([&] { (void)busy.allocate(s, 70_MiB); });
+        CHECK(has(refused.what(), "the budget would allow it, but pool busy got too little memory"));
+        CHECK(idle.stats().reserved >= 60_MiB);
+        busy.deallocate(s, p, 18_MiB);
+    }
+}
+
+TEST_CASE(
+    "a cache of the program's is asked when the driver refuses, and then the pool that it gave blocks to",
+    "[pool][scoped_pool]") {
+    support::machine const sim{{1, 80_MiB}};
+    cuota::stream const s;
+    cuota::budget budget{"trainer", 200_MiB};
+    cuota::scoped_pool pool{budget, {.name = "cached"}};
+    void* cached = pool.allocate(s, 60_MiB);
+    cuota::reclaimer const cache{budget, "images", [&](std::size_t) { return cached ? 60_MiB : 0; },
+                                 [&](std::size_t) {
+                                     if (!cached) return std::size_t{0};
+                                     pool.deallocate(s, std::exchange(cached, nullptr), 60_MiB);
+                                     return std::size_t{60_MiB};
+                                 }};
+    cuota::device_memory memory;
+    memory.deallocate_sync(memory.allocate_sync(60_MiB), 60_MiB);
+    CHECK(!cached);
+}
+
+TEST_CASE("pinned pools that lie idle are asked when the host has no more to lock", "[pool][scoped_pool]") {
+    support::machine const sim;
+    cuota::stream const s;
+    cuota::budget budget{"host", 200_MiB};
+    cuota::scoped_pool idle{budget, cuota::pinned_memory{}};
+    idle.deallocate(s, idle.allocate(s, 20_MiB), 20_MiB);
+    REQUIRE(idle.stats().reserved != 0);
+    simulator::fail_call("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+    cuota::pinned_memory memory;
+    memory.deallocate_sync(memory.allocate_sync(20_MiB), 20_MiB);
+    CHECK(idle.stats().reserved == 0);
+}
+
+TEST_CASE("a peak never counts what the driver refused", "[pool][scoped_pool]") {
+    support::machine const sim{{1, 80_MiB}};
+    cuota::stream const s;
+    cuota::budget account{"pool", 1_GiB};
+    cuota::scoped_pool pool{account, GENERATE(cuota::pool_options{}, in_segments)};
+    void* const p = pool.allocate(s, 10_MiB);
+    CHECK_THROWS_AS(pool.allocate(s, 200_MiB), cuota::out_of_memory);
+    CHECK_THROWS_AS(pool.allocate(s, 79_MiB), cuota::out_of_memory);  // less than the device has in all
+    CHECK(account.held() == pool.stats().reserved);
+    CHECK(account.peak() == pool.stats().peak_reserved);
+    CHECK(account.peak() < 15_MiB);
+    pool.deallocate(s, p, 10_MiB);
 }

@@ -44,7 +44,7 @@ TEST_CASE("a snapshot as JSON has all figures under stable keys", "[report][summ
         R"({"tag":"staging","place":{"file":"loader.cpp","line":7},"bytes":768,"cached":false},)"
         R"({"tag":"spare slots","place":null,"bytes":256,"cached":true}]}],)"
         R"("devices":[{"ordinal":0,"name":"simulated","total":1073741824,"free":1073721344,"ours":16384,)"
-        R"("elsewhere":4096,"overhead":1024}]})");
+        R"("elsewhere":4096,"overhead":1024,"pooled":0}]})");
 }
 
 TEST_CASE("an empty snapshot is JSON, too", "[report][summary_json]") {

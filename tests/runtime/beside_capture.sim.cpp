@@ -45,7 +45,8 @@ struct add_one {
 void call_all() {
     cuota::device const here = cuota::device::current();
     (void)here.memory();
-    (void)rt::reserved_by_default_pool(here);
+    (void)rt::in_default_pool(here);
+    rt::trim_default_pool(here);
     cuota::stream const s{cuota::stream_priority::high};
     cuota::stream const other;
     cuota::event first{s};

@@ -47,7 +47,8 @@ void behaves_as_driver_memory(char const* call) {
         });
         REQUIRE(seen.thrown > 0);
         REQUIRE(seen.reported > 0);
-        REQUIRE(seen.silent == 0);
+        // A refusal while the driver's own pool keeps memory: that is trimmed, and it is tried again.
+        REQUIRE(seen.silent <= (std::string_view{call} == "cudaMallocAsync" ? 1U : 0U));
     }
     SECTION("it is of the device it was made for") {
         machine const sim{{2, 64_MiB}};

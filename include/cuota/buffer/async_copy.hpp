@@ -15,6 +15,7 @@
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/std_parts.hpp>
+#include <cuota/core/text.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0 {
@@ -85,7 +86,8 @@ template <class T>
 void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to, staging_ring& ring,
             stream_ref s, place where = place::here()) {
     if (from.size() != to.size())
-        detail::throw_misuse(where, "a copy of {} elements to a buffer of {}", {from.size(), to.size()});
+        detail::throw_misuse(where, "a copy of {} to a buffer of {}",
+                             {detail::counted(from.size(), "elements"), to.size()});
     if (from.empty()) return;
     if (ring.slot_bytes() == 0)
         detail::throw_misuse(

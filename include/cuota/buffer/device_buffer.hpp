@@ -22,6 +22,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/element_count.hpp>
 #include <cuota/core/std_parts.hpp>
+#include <cuota/core/text.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/for_each_element.hpp>
@@ -370,13 +371,13 @@ private:
     static void check_apart(copied_part part, place where) {
         std::size_t const apart = part.from < part.to ? part.to - part.from : part.from - part.to;
         if (apart < part.count)
-            detail::throw_misuse(where, "a copy of {} elements from {} to {} of one buffer overlaps itself",
-                                 {part.count, part.from, part.to});
+            detail::throw_misuse(where, "a copy of {} from {} to {} of one buffer overlaps itself",
+                                 {detail::counted(part.count, "elements"), part.from, part.to});
     }
     void check_count(std::size_t count, place where) const {
         if (count != size())
-            detail::throw_misuse(where, "a copy of {} elements and a buffer of {} do not match",
-                                 {count, size()});
+            detail::throw_misuse(where, "a copy of {} and a buffer of {} do not match",
+                                 {detail::counted(count, "elements"), size()});
     }
 
     detail::owned_block block_;

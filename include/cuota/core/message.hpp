@@ -36,7 +36,7 @@ public:
     noexcept
         : n_{static_cast<std::uint64_t>(n)},
           kind_{std::is_signed_v<Number> ? kind::signed_number : kind::number} {}
-    /// As std::to_string.
+    /// As real_text.
     message_value(double n) noexcept : n_{std::bit_cast<std::uint64_t>(n)}, kind_{kind::real_number} {}
 
     /// As bytes_text.
@@ -129,7 +129,7 @@ CUOTA_INLINE std::string message_value::text() const {
         case kind::text: return std::string{all()};
         case kind::name: return shown(all(), most_);
         case kind::place: return most_ == 0 ? place_text(where) : shown(where, most_);
-        case kind::real_number: return std::to_string(std::bit_cast<double>(n_));
+        case kind::real_number: return real_text(std::bit_cast<double>(n_));
         case kind::bytes: return bytes_text(n_);
         case kind::at_least: return at_least_text(n_);
         case kind::count: return count_text(n_);

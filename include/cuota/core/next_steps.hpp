@@ -157,7 +157,7 @@ CUOTA_INLINE double share(std::size_t part, std::size_t whole) noexcept {
 CUOTA_INLINE void append_exact(std::string& text, label const& request, std::size_t bytes,
                                std::size_t count) {
     if (request.unit_bytes == 1 && bytes < 1024) return as_bytes(bytes).append_to(text);
-    append_message(text, "{} {}", {as_count(count), as_name(request.unit, 24)});
+    append_message(text, "{} {}", {as_count(count), as_name(unit_of(count, request.unit), 24)});
     if (std::string_view{request.unit} == "elements")  // they have no name of their own
         append_message(text, " of {}", {as_bytes(request.unit_bytes)});
     append_message(text, " ({})", {as_bytes(bytes)});

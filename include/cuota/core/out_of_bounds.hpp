@@ -39,6 +39,9 @@ struct out_of_bounds {
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <cuota/core/message.hpp>
+#include <cuota/core/text.hpp>
+
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::string bounds_text(out_of_bounds const& of, char const* unit) {
@@ -50,7 +53,9 @@ CUOTA_INLINE std::string bounds_text(out_of_bounds const& of, char const* unit) 
     using enum out_of_bounds::part;
     switch (of.what) {
         case element: return message("index {} is outside {}", {n(a), of_span});
-        case subspan: return message("{} elements from index {} are outside {}", {n(b), n(a), of_span});
+        case subspan:
+            return message("{} from index {} {} outside {}",
+                           {counted(b, "elements"), n(a), b == 1 ? "is" : "are", of_span});
         case cell: return message("element ({}, {}) is outside {}", {n(a), n(b), of_matrix});
         case row: return message("row {} is outside {}", {n(a), of_matrix});
         case submatrix:

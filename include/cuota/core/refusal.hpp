@@ -55,8 +55,10 @@ struct device_facts {
     std::size_t free = 0;      ///< left for every program
     std::size_t ours = 0;      ///< held through cuota in this process
     std::size_t overhead = 0;  ///< of elsewhere(), what was there at the start (budget::learn_overhead)
+    std::size_t pooled =
+        0;  ///< idle in the driver's own pool, which cudaMallocAsync takes from; any request that lacks it gets it
 
-    /// Other programs, the CUDA context and libraries: what is gone and not ours.
+    /// Other programs, the CUDA context and libraries: what is gone, and neither ours nor idle in the driver's pool.
     [[nodiscard]] std::size_t elsewhere() const noexcept;
 };
 
@@ -97,7 +99,8 @@ struct refusal {
     [[nodiscard]] budget_facts const* refuser() const noexcept;
     /// What is missing at the budget that refused; 0 when no budget did.
     [[nodiscard]] std::size_t missing() const noexcept;
-    /// What is missing on the device; 0 when it has enough, or a pool does, and when no device was asked.
+    /// What is missing on the device; 0 when it has enough, or a pool does, and when no device was asked. What is idle in the driver's pool
+    /// is not missing.
     [[nodiscard]] std::size_t missing_on_device() const noexcept;
 };
 
@@ -128,7 +131,8 @@ CUOTA_INLINE std::size_t budget_facts::missing_for(std::size_t charge) const noe
 
 CUOTA_INLINE std::size_t device_facts::elsewhere() const noexcept {
     std::size_t const used = total > free ? total - free : 0;
-    return used > ours ? used - ours : 0;
+    std::size_t const known = detail::saturating_add(ours, pooled);
+    return used > known ? used - known : 0;
 }
 
 CUOTA_INLINE std::size_t refusal::fitting_count() const noexcept {
@@ -144,8 +148,9 @@ CUOTA_INLINE std::size_t refusal::missing() const noexcept {
 }
 
 CUOTA_INLINE std::size_t refusal::missing_on_device() const noexcept {
-    if (!device || charged <= device->free || charged <= largest_free) return 0;
-    return charged - device->free;
+    if (!device || charged <= largest_free) return 0;
+    std::size_t const available = detail::saturating_add(device->free, device->pooled);
+    return charged > available ? charged - available : 0;
 }
 
 }  // namespace cuota::inline v0

@@ -88,6 +88,7 @@ CUOTA_INLINE std::string json_device(device_facts const& d) {
         .add("ours", d.ours)
         .add("elsewhere", d.elsewhere())
         .add("overhead", d.overhead)
+        .add("pooled", d.pooled)
         .text();
 }
 

@@ -47,6 +47,8 @@ void append_request(std::string& text, label const& request, std::size_t most_of
 void append_budget(std::string& text, budget_facts const& b, std::size_t width, std::size_t most);
 
 void append_device(std::string& text, device_facts const& d, std::size_t width);
+// What is idle in the driver's own pool.
+void append_pooled(std::string& text, device_facts const& d, std::size_t width);
 
 // Of a long way to the root: the budget asked, the one that refused, the root; a fourth line for all others.
 [[nodiscard]] std::vector<std::size_t> levels_shown(refusal const& r);
@@ -160,13 +162,19 @@ CUOTA_INLINE void append_device(std::string& text, device_facts const& d, std::s
     append_message(text, "{}{}", {message_value{name}.padded_to(std::min(width, room)), figures});
 }
 
+CUOTA_INLINE void append_pooled(std::string& text, device_facts const& d, std::size_t width) {
+    append_message(text, "{}idle {}freed on streams and kept for cudaMallocAsync",
+                   {message_value{"driver's own pool"}.padded_to(width), as_bytes(d.pooled).padded_to(13)});
+}
+
 CUOTA_INLINE std::vector<std::size_t> levels_shown(refusal const& r) {
     std::size_t const count = r.budgets.size();
+    std::size_t const lines = r.device && r.device->pooled != 0 ? 3 : 4;  // the driver's pool takes one
     std::vector<std::size_t> levels;
     for (std::size_t i = 0; i != count; ++i) {
         bool const is_named = i == 0 || i == r.refused_by || i + 1 == count;
         bool const is_spare = r.refused_by == 0 || r.refused_by + 1 >= count;  // then the second is, too
-        if (count <= 4 || is_named || (is_spare && i == 1)) levels.push_back(i);
+        if (count <= lines || is_named || (lines == 4 && is_spare && i == 1)) levels.push_back(i);
     }
     return levels;
 }
@@ -194,6 +202,9 @@ CUOTA_INLINE void append_budgets(std::string& text, refusal const& r) {
     if (!r.device) return;
     text += "\n  ";
     append_device(text, *r.device, width);
+    if (r.device->pooled == 0) return;
+    text += "\n  ";
+    append_pooled(text, *r.device, width);
 }
 
 CUOTA_INLINE std::string others_text(std::vector<holding> const& holders, std::size_t first) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -45,6 +46,13 @@ inline constexpr std::size_t screen_columns = 110;
 /// At most `most` bytes of the text (4 or more): its begin and its end with dots between, no character broken.
 [[nodiscard]] std::string cut(std::string text, std::size_t most);
 
+/// A unit beside its number: the plural as given, or for one its singular: "samples in a batch" and "sample in a batch".
+[[nodiscard]] std::string unit_of(std::uint64_t count, std::string_view plural);
+/// "1 sample", "2 samples". Throws: std::bad_alloc.
+[[nodiscard]] std::string counted(std::uint64_t count, std::string_view plural);
+/// The shortest digits that are this number and no other. Throws: std::bad_alloc.
+[[nodiscard]] std::string real_text(double number);
+
 /// A name as a line of a screen shows it.
 [[nodiscard]] std::string shown(std::string_view name, std::size_t most);
 
@@ -81,8 +89,34 @@ inline constexpr std::size_t screen_columns = 110;
 #if CUOTA_DEFINE_MEMORY
 
 #include <cstdio>
+#include <cstdlib>
+
+#include <cstdio>
 
 namespace cuota::inline v0::detail {
+
+CUOTA_INLINE std::string unit_of(std::uint64_t count, std::string_view plural) {
+    std::string text{plural};
+    if (count != 1) return text;
+    std::string_view const word = plural.substr(0, plural.find(' '));
+    std::size_t cut_off = 0;
+    if (word.ends_with("ches") || word.ends_with("sses") || word.ends_with("xes")) cut_off = 2;
+    else if (word.ends_with('s') && !word.ends_with("ss")) cut_off = 1;
+    return text.erase(word.size() - cut_off, cut_off);
+}
+
+CUOTA_INLINE std::string counted(std::uint64_t count, std::string_view plural) {
+    return std::to_string(count) + ' ' + unit_of(count, plural);
+}
+
+CUOTA_INLINE std::string real_text(double number) {
+    char text[32];
+    for (int digits = 6; digits <= 17; ++digits) {
+        std::snprintf(text, sizeof text, "%.*g", digits, number);
+        if (std::strtod(text, nullptr) == number) break;
+    }
+    return text;
+}
 
 CUOTA_INLINE std::string printable(std::string_view text) {
     std::string result;

@@ -25,7 +25,8 @@ namespace cuota::inline v0::detail {
 /// Weights as whole numbers of one sum, at most 2^62: what is made of them is the same on every machine.
 /// Throws: misuse for a weight that is negative, infinite or no number, or when all are zero.
 struct whole_weights {
-    explicit whole_weights(std::span<double const> weights);
+    /// The sampler's name is for messages.
+    explicit whole_weights(std::span<double const> weights, char const* sampler = "weighted_sampler");
 
     std::vector<std::uint64_t> of;
     std::uint64_t sum = 0;
@@ -74,15 +75,14 @@ private:
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE whole_weights::whole_weights(std::span<double const> weights) {
+CUOTA_INLINE whole_weights::whole_weights(std::span<double const> weights, char const* sampler) {
     double all = 0;
     for (std::size_t i = 0; i != weights.size(); ++i) {
         if (!(weights[i] >= 0) || !std::isfinite(weights[i]))
-            throw_misuse("a weighted_sampler was given the weight {} of sample {}", {weights[i], i});
+            throw_misuse("a {} was given the weight {} of sample {}", {sampler, weights[i], i});
         all += weights[i];
     }
-    if (!(all > 0) || !std::isfinite(all))
-        throw_misuse("the weights of a weighted_sampler add up to {}", {all});
+    if (!(all > 0) || !std::isfinite(all)) throw_misuse("the weights of a {} add up to {}", {sampler, all});
     int exponent = 0;
     double const mantissa = std::frexp(all, &exponent);
     of.reserve(weights.size());

@@ -279,8 +279,8 @@ private:
         std::uint64_t const size = held == nullptr ? 0 : static_cast<std::uint64_t>(held->size());
         auto const wanted = checked_mul(elements, bits);
         if (!wanted || *wanted / 8 + (*wanted % 8 != 0) > size)
-            refuse("a buffer of " + std::to_string(size) + " bytes, for " + std::to_string(elements) +
-                   " elements of " + std::to_string(bits) + " bits");
+            refuse("a buffer of " + counted(size, "bytes") + ", for " + counted(elements, "elements") +
+                   " of " + counted(bits, "bits"));
         return reinterpret_cast<std::byte const*>(held->data());
     }
 

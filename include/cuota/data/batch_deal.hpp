@@ -9,6 +9,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
 
 namespace cuota::inline v0 {
 
@@ -81,8 +82,8 @@ CUOTA_INLINE batch_deal::batch_deal(std::uint64_t positions, std::size_t batch, 
     if (part.rank >= part.world)
         throw_misuse("a loader was given rank {} of {} processes", {part.rank, part.world});
     if (batch > ~std::uint64_t{0} / part.world)
-        throw_misuse("batches of {} samples for each of {} processes are more than can be counted",
-                     {batch, part.world});
+        throw_misuse("batches of {} for each of {} are more than can be counted",
+                     {counted(batch, "samples"), counted(part.world, "processes")});
     step_ = batch * part.world;
 }
 

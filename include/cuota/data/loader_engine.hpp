@@ -138,24 +138,27 @@ private:
     };
 
     // The generation that has work, with a brief use of the ring, until a batch is claimed or none is left.
-    [[nodiscard]] std::optional<std::uint64_t> wait_for_work(std::stop_token const& stop);
+    [[nodiscard]] std::optional<std::uint64_t> wait_for_work(std::stop_token const& stop, std::size_t worker);
 
     // The next batch in line and its samples, which depend on nothing but its place in the epoch. The use of
     // the ring lasts then until it is published: to read takes as long as it takes. Nothing when that generation is
     // over: what the worker met in it, a failure perhaps, is no other epoch's.
-    [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation, batch_reader& reader,
-                                                  std::exception_ptr& failure, worker_times& taken);
+    [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation, std::size_t worker,
+                                                  batch_reader& reader, std::exception_ptr& failure,
+                                                  worker_times& taken);
     // Its samples are looked at first, for they say where the batch ends, and the next one begins: by one worker at a time,
     // but not under the lock, for it is the program's sampler and source that tell.
-    [[nodiscard]] std::optional<claim> claim_by_rows(std::uint64_t generation, batch_reader& reader,
-                                                     std::exception_ptr& failure, worker_times& taken);
+    [[nodiscard]] std::optional<claim> claim_by_rows(std::uint64_t generation, std::size_t worker,
+                                                     batch_reader& reader, std::exception_ptr& failure,
+                                                     worker_times& taken);
     // Under the lock.
     [[nodiscard]] claim claim_at(dealt_batch const& at) noexcept;
     // A batch that only takes a failure along, and nothing is behind it.
     [[nodiscard]] dealt_batch nowhere() const noexcept { return {line_.end(), 0, line_.end()}; }
 
-    void publish(batch_line::claim const& mine, std::optional<staging_ring::fill_lease> lease,
-                 sample_list& samples, std::exception_ptr failure, worker_times const& taken) noexcept;
+    void publish(std::size_t worker, batch_line::claim const& mine,
+                 std::optional<staging_ring::fill_lease> lease, sample_list& samples,
+                 std::exception_ptr failure, worker_times const& taken) noexcept;
 
     // --- copies, in order, under the lock ---
 
@@ -196,6 +199,7 @@ CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const&
       // Batches claimed and not yet copied hold a slot of the ring each, or failed, once a worker.
       line_{plan().host_slots + options.workers, plan().device_slots, memory_->shape().list_with_room()},
       stage_{*memory_.operator->()} {
+    times_.have_workers(options.workers);
     try {
         for (std::size_t i = 0; i != options.workers; ++i)
             workers_.emplace_back([this, i, mine = batch_reader{memory_->shape(), from_}](
@@ -281,7 +285,11 @@ CUOTA_INLINE void loader_engine::end_epoch() noexcept {
 CUOTA_INLINE bool loader_engine::wait_for(std::chrono::nanoseconds most, std::stop_token const& stop) {
     std::unique_lock lock{guard_};
     most = std::min<std::chrono::nanoseconds>(most, std::chrono::hours{24 * 365});  // the clock's end is near
-    return arrived_.wait_for(lock, stop, most, [&] { return is_next_known(); }) || stop.stop_requested();
+    if (is_next_known()) return true;
+    times_.waits();
+    bool const is_known = arrived_.wait_for(lock, stop, most, [&] { return is_next_known(); });
+    times_.waits_no_more();
+    return is_known || stop.stop_requested();
 }
 
 CUOTA_INLINE std::optional<batch_line::delivery> loader_engine::next(std::stop_token const& stop) {
@@ -317,6 +325,7 @@ CUOTA_INLINE std::uint64_t loader_engine::order_id() const {
 CUOTA_INLINE loader_stats loader_engine::stats() const {
     std::lock_guard const lock{guard_};
     loader_stats now = times_.now();
+    if (now.longest_read) now.longest_read->source = name();
     if (!is_by_rows()) now.all_batches = deal_.batches(begin_);
     now.covered = part_covered();
     now.workers = options().workers;
@@ -357,13 +366,13 @@ CUOTA_INLINE bool loader_engine::is_next_known() const noexcept {
 CUOTA_INLINE void loader_engine::wait_for_next(std::unique_lock<std::mutex>& lock,
                                                std::stop_token const& stop) {
     if (is_next_known()) return;
-    auto const begin = std::chrono::steady_clock::now();
+    times_.waits();
     std::uint64_t const seen = copies_.load(std::memory_order_relaxed);
     lock.unlock();
     wait_briefly([&] { return copies_.load(std::memory_order_relaxed) != seen; });
     lock.lock();
     if (!is_next_known()) (void)arrived_.wait(lock, stop, [&] { return is_next_known(); });
-    times_.waited_for_batch(std::chrono::steady_clock::now() - begin);
+    times_.waits_no_more();
 }
 
 CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
@@ -373,7 +382,7 @@ CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
             options().worker_start(number);
         } catch (...) { failure = std::current_exception(); }
     std::exception_ptr const broken = failure;  // from the start: it fails every batch
-    while (std::optional<std::uint64_t> const epoch = wait_for_work(stop)) {
+    while (std::optional<std::uint64_t> const epoch = wait_for_work(stop, number)) {
         std::optional<staging_ring::fill_lease> lease;
         failure = broken;
         worker_times taken;
@@ -382,7 +391,7 @@ CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
             lease = memory_->ring().acquire(stop);
         } catch (...) { failure = std::current_exception(); }
         std::optional<claim> const mine =
-            lease || failure ? next_claim(*epoch, reader, failure, taken) : std::nullopt;
+            lease || failure ? next_claim(*epoch, number, reader, failure, taken) : std::nullopt;
         if (!mine) {  // somebody else took the last one, the epoch is over, or the loader is
             lease.reset();
             memory_->uses_of_ring().drop_brief();
@@ -393,34 +402,42 @@ CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
             if (!failure) {
                 device_scope const here{memory_->where()};  // for a program's source and sampler
                 if (!is_by_rows()) reader.draw(mine->epoch, mine->at, taken);
+                {
+                    std::lock_guard const lock{guard_};
+                    times_.goes_on(number, worker_stage::reading, reader.samples().numbers);
+                }
                 reader.fill(lease->bytes(), taken);
             }
         } catch (...) { failure = std::current_exception(); }
-        publish(mine->what, std::move(lease), reader.samples(), std::move(failure), taken);
+        publish(number, mine->what, std::move(lease), reader.samples(), std::move(failure), taken);
     }
 }
 
-CUOTA_INLINE std::optional<std::uint64_t> loader_engine::wait_for_work(std::stop_token const& stop) {
+CUOTA_INLINE std::optional<std::uint64_t> loader_engine::wait_for_work(std::stop_token const& stop,
+                                                                       std::size_t worker) {
     std::unique_lock lock{guard_};
+    times_.goes_on(worker, worker_stage::idle);
     if (!work_.wait(lock, stop, [&] { return line_.has_work(); }) || stop.stop_requested())
         return std::nullopt;
     memory_->uses_of_ring().add_brief();
+    times_.goes_on(worker, worker_stage::waiting);
     return line_.generation();
 }
 
-CUOTA_INLINE auto loader_engine::next_claim(std::uint64_t generation, batch_reader& reader,
-                                            std::exception_ptr& failure, worker_times& taken)
-    -> std::optional<claim> {
-    if (is_by_rows() && !failure) return claim_by_rows(generation, reader, failure, taken);
+CUOTA_INLINE auto loader_engine::next_claim(std::uint64_t generation, std::size_t worker,
+                                            batch_reader& reader, std::exception_ptr& failure,
+                                            worker_times& taken) -> std::optional<claim> {
+    if (is_by_rows() && !failure) return claim_by_rows(generation, worker, reader, failure, taken);
     std::lock_guard const lock{guard_};
+    times_.goes_on(worker, worker_stage::drawing);
     auto const position = line_.next_step(generation);
     if (!position) return std::nullopt;
     return claim_at(is_by_rows() ? nowhere() : deal_.next(*position));
 }
 
-CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, batch_reader& reader,
-                                               std::exception_ptr& failure, worker_times& taken)
-    -> std::optional<claim> {
+CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, std::size_t worker,
+                                               batch_reader& reader, std::exception_ptr& failure,
+                                               worker_times& taken) -> std::optional<claim> {
     std::lock_guard const dealing{dealing_};
     std::optional<std::uint64_t> position;
     std::uint64_t epoch = 0;
@@ -428,6 +445,7 @@ CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, batch_r
         std::lock_guard const lock{guard_};
         position = line_.next_step(generation);
         epoch = times_.epoch();
+        times_.goes_on(worker, worker_stage::drawing);
     }
     if (!position) return std::nullopt;
     std::optional<dealt_batch> at;
@@ -449,11 +467,12 @@ CUOTA_INLINE auto loader_engine::claim_at(dealt_batch const& at) noexcept -> cla
     return {line_.claim_next(at.end), times_.epoch(), at};
 }
 
-CUOTA_INLINE void loader_engine::publish(batch_line::claim const& mine,
+CUOTA_INLINE void loader_engine::publish(std::size_t worker, batch_line::claim const& mine,
                                          std::optional<staging_ring::fill_lease> lease, sample_list& samples,
                                          std::exception_ptr failure, worker_times const& taken) noexcept {
     {
         std::lock_guard const lock{guard_};
+        times_.goes_on(worker, worker_stage::idle);
         if (line_.fill(mine, lease, samples, std::move(failure))) {
             times_.filled(taken);
             copy_what_can_be();

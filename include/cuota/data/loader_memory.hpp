@@ -71,9 +71,20 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE loader_stake::loader_stake(shared<loader_slots> slots, loader_part which, budget account)
     : slots_{std::move(slots)}, which_{which}, account_{std::move(account)} {
     budget_access::node(account_).join(*this);
+    try {
+        idle_registry::join(which_ == loader_part::device_slab ? memory_origin{slots_->where()}
+                                                               : memory_origin::host(),
+                            *this);
+    } catch (...) {
+        budget_access::node(account_).leave(*this);
+        throw;
+    }
 }
 
-CUOTA_INLINE_IN_PLACE loader_stake::~loader_stake() { budget_access::node(account_).leave(*this); }
+CUOTA_INLINE_IN_PLACE loader_stake::~loader_stake() {
+    idle_registry::leave(*this);
+    budget_access::node(account_).leave(*this);
+}
 
 CUOTA_INLINE_IN_PLACE std::size_t loader_stake::reclaim(std::size_t wanted) noexcept {
     return wanted == 0 ? 0 : slots_->give_back(which_);

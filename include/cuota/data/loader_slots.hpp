@@ -104,7 +104,8 @@ private:
     [[nodiscard]] label label_of(loader_part which, place where) const;
 
     void charge_for(loader_part which, place where);
-    // If it was charged.
+    void arrived(loader_part which) noexcept;
+    // If it was charged, and has not arrived.
     void uncharge(loader_part which) noexcept;
 
     void charge_to(budget const& account, loader_part which, label const& who);
@@ -123,6 +124,7 @@ private:
     void free(loader_part which) noexcept;
 
     static void refund(part& p) noexcept;
+    static void tell_gone(part const& p) noexcept;
 
     void drop(loader_part which) noexcept;
 
@@ -252,6 +254,8 @@ CUOTA_INLINE void loader_slots::take_missing(place where) {
         if (lacks_slab) charge_for(loader_part::device_slab, where);
         if (lacks_ring) allocate(loader_part::pinned_ring, where);
         if (lacks_slab) allocate(loader_part::device_slab, where);
+        if (lacks_ring) arrived(loader_part::pinned_ring);
+        if (lacks_slab) arrived(loader_part::device_slab);
     } catch (...) {
         if (lacks_ring) ring_.reset();
         if (lacks_ring) uncharge(loader_part::pinned_ring);
@@ -283,7 +287,15 @@ CUOTA_INLINE void loader_slots::charge_for(loader_part which, place where) {
 }
 
 CUOTA_INLINE void loader_slots::uncharge(loader_part which) noexcept {
-    if (at(which).is_held.exchange(false)) refund(at(which));
+    part& p = at(which);
+    if (!p.is_held.exchange(false) || !p.account || p.bytes == 0) return;
+    tell_gone(p);
+    budget_access::node(*p.account).did_not_come(p.bytes);
+}
+
+CUOTA_INLINE void loader_slots::arrived(loader_part which) noexcept {
+    part const& p = at(which);
+    if (p.account && p.bytes != 0) budget_access::node(*p.account).arrived(p.bytes);
 }
 
 CUOTA_INLINE void loader_slots::charge_to(budget const& account, loader_part which, label const& who) {
@@ -293,7 +305,7 @@ CUOTA_INLINE void loader_slots::charge_to(budget const& account, loader_part whi
         which == loader_part::device_slab || shape_.options.host_memory.kind() == memory_kind::device;
     if (is_on_device) request.on = device_;
     try {
-        charge(budget_access::node(account), p.bytes, request);
+        charge_coming(budget_access::node(account), p.bytes, request);
     } catch (budget_exceeded const& refused) {
         refusal facts = refused.facts();
         facts.would_fit = fitting_size(which, facts.would_fit) * facts.request.unit_bytes;
@@ -351,9 +363,13 @@ CUOTA_INLINE void loader_slots::free(loader_part which) noexcept {
 
 CUOTA_INLINE void loader_slots::refund(part& p) noexcept {
     if (!p.account || p.bytes == 0) return;
+    tell_gone(p);
+    p.account->refund(p.bytes);
+}
+
+CUOTA_INLINE void loader_slots::tell_gone(part const& p) noexcept {
     ledger& node = budget_access::node(*p.account);
     node.tell_observers([&](budget_observer& o) { o.holds(node, {.which = &p}); });
-    p.account->refund(p.bytes);
 }
 
 CUOTA_INLINE void loader_slots::drop(loader_part which) noexcept {

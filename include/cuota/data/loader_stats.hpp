@@ -37,6 +37,15 @@ enum class loader_stage {
     }
 }
 
+/// A read that is under way. Example: loader.stats().longest_read
+struct loader_read {
+    std::size_t worker = 0;              ///< which, from 0
+    std::chrono::nanoseconds lasted{0};  ///< since it began
+    std::uint64_t first = 0;             ///< the first sample of the batch
+    std::uint64_t last = 0;              ///< and the last, in the order of the batch
+    std::string source{};                ///< its name
+};
+
 /// What the present epoch has taken so far, or the last one took: batch_loader::stats. A copy: it does not go on.
 /// Example: std::puts(stats_text(loader.stats()).c_str());
 struct loader_stats {
@@ -52,14 +61,15 @@ struct loader_stats {
         true;  ///< false: the slots on the host are ordinary memory (loader_options::on_pin_failure)
     std::chrono::nanoseconds elapsed{0};  ///< since the epoch began, until its end
 
-    // Of all workers together, each of the batches that they have filled.
+    // Of all workers together, each of the batches that they have filled, and what is under way.
     std::chrono::nanoseconds drawing{0};            ///< asking the sampler
     std::chrono::nanoseconds reading{0};            ///< in the source's gather
     std::chrono::nanoseconds waiting_for_slots{0};  ///< until a pinned slot's last copy was over
 
     std::optional<std::chrono::nanoseconds>
         copying{};                                    ///< the link was busy, with loader_options::time_copies
-    std::chrono::nanoseconds waiting_for_batches{0};  ///< the program, in next()
+    std::chrono::nanoseconds waiting_for_batches{0};  ///< the program, in next() and wait_for(), up to now
+    std::optional<loader_read> longest_read{};        ///< of those under way
 
     /// Whom the others wait for. As measured on the host: a program that only enqueues work waits for batches whoever is
     /// slow, so that what the workers do decides.
@@ -84,7 +94,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// In words: how far, how fast, what takes how much of the time, and whom the others wait for. One line.
+/// In words: how far, how fast, what takes how much of the time, and whom the others wait for; and a read that has gone on for a second and
+/// more. One line.
 /// Throws: std::bad_alloc.
 [[nodiscard]] std::string stats_text(loader_stats const& s);
 
@@ -160,6 +171,11 @@ CUOTA_INLINE std::string stats_text(loader_stats const& s) {
                         {s.epoch, s.batches, progress, detail::rate_text(s.batches_per_second()),
                          detail::as_bytes(static_cast<std::size_t>(bytes_a_second))});
     if (!s.is_pinned) text += "; the slots are not pinned, so that copies hold up who enqueues them";
+    if (s.longest_read && s.longest_read->lasted >= std::chrono::seconds{1})
+        detail::append_message(
+            text, "; worker {} has been reading samples {} to {} of {} for {} s",
+            {s.longest_read->worker, s.longest_read->first, s.longest_read->last, s.longest_read->source,
+             detail::rate_text(static_cast<double>(s.longest_read->lasted.count()) / 1e9)});
     loader_stage const slowest = s.bottleneck();
     if (slowest == loader_stage::none) return text;
     detail::append_message(text, "; {}{}{} of the time and {}{} for the device, ",

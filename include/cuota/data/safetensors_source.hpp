@@ -204,7 +204,7 @@ private:
         if (bytes && !now_.shape.empty()) bytes = checked_mul(*bytes, now_.shape.front());
         if (!bytes) throw refuse_tensor("its shape is larger than any file");
         if (*bytes != now_.end - now_.begin)
-            throw refuse_tensor(span + "; its shape takes " + std::to_string(*bytes) + " bytes");
+            throw refuse_tensor(span + "; its shape takes " + detail::counted(*bytes, "bytes"));
     }
 
     /// The data section belongs to the tensors, each byte of it to one.
@@ -373,7 +373,7 @@ private:
             std::uint64_t const count = each.shape.front();
             if (known.fields.empty()) known.size = count;
             if (count != known.size)
-                throw refuse(std::to_string(count) + " samples; " +
+                throw refuse(detail::counted(count, "samples") + "; " +
                              detail::tensor_text(known.fields.front().name) + " has " +
                              std::to_string(known.size));
             field f{each.name, each.type, {each.shape.begin() + 1, each.shape.end()}};

@@ -14,6 +14,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
 
@@ -55,8 +56,8 @@ public:
         : whole_{std::move(whole)}, first_{first}, count_{count} {
         std::uint64_t const size = whole_.size();
         if (first > size || count > size - first)
-            detail::throw_misuse("a subset of {} samples from sample {} of {}, which has {}",
-                                 {count, first, whole_.name(), size});
+            detail::throw_misuse("a subset of {} from sample {} of {}, which has {}",
+                                 {detail::counted(count, "samples"), first, whole_.name(), size});
     }
 
     [[nodiscard]] std::uint64_t size() const noexcept { return count_; }             ///< count

@@ -74,6 +74,7 @@ private:
 #include <vector>
 
 #include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
 #include <cuota/data/alias_table.hpp>
 #include <cuota/data/permutation.hpp>
 
@@ -81,22 +82,29 @@ namespace cuota::inline v0::detail {
 
 /// What two samplers with weights share.
 struct weighted_draws {
-    weighted_draws(std::uint64_t kind, std::uint64_t seed_, std::span<double const> weights,
-                   std::uint64_t draws_);
+    weighted_draws(char const* sampler, std::uint64_t kind, std::uint64_t seed_,
+                   std::span<double const> weights, std::uint64_t draws_);
     void check(std::uint64_t n) const;
+    char const* name;  // the class, for messages
     std::uint64_t seed, draws;
     whole_weights whole;
     std::uint64_t fingerprint;
 };
 
-CUOTA_INLINE weighted_draws::weighted_draws(std::uint64_t kind, std::uint64_t seed_,
+CUOTA_INLINE weighted_draws::weighted_draws(char const* sampler, std::uint64_t kind, std::uint64_t seed_,
                                             std::span<double const> weights, std::uint64_t draws_)
-    : seed{seed_}, draws{draws_}, whole{weights}, fingerprint{fingerprint_of({kind, seed, draws})} {
+    : name{sampler},
+      seed{seed_},
+      draws{draws_},
+      whole{weights, sampler},
+      fingerprint{fingerprint_of({kind, seed, draws})} {
     for (std::uint64_t const weight : whole.of) fingerprint = fingerprint_of({fingerprint, weight});
 }
 
 CUOTA_INLINE void weighted_draws::check(std::uint64_t n) const {
-    if (n != whole.of.size()) throw_misuse("a sampler has {} weights for {} samples", {whole.of.size(), n});
+    if (n != whole.of.size())
+        throw_misuse("a {} has {} for {}",
+                     {name, counted(whole.of.size(), "weights"), counted(n, "samples")});
 }
 
 }  // namespace cuota::inline v0::detail
@@ -107,7 +115,7 @@ static_assert(sampler<weighted_sampler> && sampler<weighted_shuffle_sampler>);
 
 struct weighted_sampler::facts : detail::weighted_draws {
     facts(std::uint64_t seed_, std::span<double const> weights, std::uint64_t draws_)
-        : weighted_draws{5, seed_, weights, draws_}, table{whole} {}
+        : weighted_draws{"weighted_sampler", 5, seed_, weights, draws_}, table{whole} {}
     detail::alias_table table;
 };
 
@@ -136,7 +144,7 @@ struct weighted_shuffle_sampler::facts : detail::weighted_draws {
     using numbers = std::vector<std::uint64_t>;
 
     facts(std::uint64_t seed_, std::span<double const> weights, std::uint64_t draws_)
-        : weighted_draws{6, seed_, weights, draws_} {}
+        : weighted_draws{"weighted_shuffle_sampler", 6, seed_, weights, draws_} {}
 
     [[nodiscard]] shared_value<numbers const> order_of(std::uint64_t epoch);
 
@@ -158,8 +166,9 @@ CUOTA_INLINE std::uint64_t weighted_shuffle_sampler::size(std::uint64_t n) const
     shared_->check(n);
     auto const zero = static_cast<std::uint64_t>(std::ranges::count(shared_->whole.of, std::uint64_t{0}));
     if (shared_->draws > n - zero)
-        detail::throw_misuse("a weighted_shuffle_sampler is to draw {} samples, and {} have a weight",
-                             {shared_->draws, n - zero});
+        detail::throw_misuse("a weighted_shuffle_sampler is to draw {}, and {} above zero",
+                             {detail::counted(shared_->draws, "samples"),
+                              n - zero == 1 ? "1 weight is" : std::to_string(n - zero) + " weights are"});
     return shared_->draws;
 }
 

@@ -15,6 +15,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
+#include <cuota/core/text.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
 
@@ -118,8 +119,8 @@ private:
         void add(S const& next) {
             std::uint64_t const size = sources.first.size();
             if (std::uint64_t const other = next.size(); other != size)
-                detail::throw_data_error(next.name(), 0, "{} samples, to go with the {} of {}",
-                                         {other, size, sources.first.name()});
+                detail::throw_data_error(next.name(), 0, "{}, to go with the {} of {}",
+                                         {detail::counted(other, "samples"), size, sources.first.name()});
             for (field const& f : std::span<field const>{next.fields()}) fields.push_back(f);
             name += (name.empty() ? "" : " + ") + std::string{next.name()};
         }

@@ -277,7 +277,8 @@ CUOTA_INLINE void prepayment::end() noexcept {
 
 CUOTA_INLINE void prepayment::fund(std::size_t bytes, place where) {
     charge_request const request{bytes, 1, label{who_.name, where}, std::nullopt};
-    charge_by([&] { return node_->fund(bytes, &request.who); }, *node_->parent(), bytes, request);
+    reclaim_record record;
+    charge_by([&] { return node_->fund(bytes, &request.who); }, *node_->parent(), bytes, request, record);
 }
 
 CUOTA_INLINE_IN_PLACE void prepayment::holdings(std::vector<holding>& into) const {

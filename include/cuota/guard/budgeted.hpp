@@ -31,6 +31,8 @@ public:
 
     /// Throws: budget_exceeded.
     void charge(std::size_t cost, charge_request const& request);
+    /// What was charged has come, or has not.
+    void settle(std::size_t cost, bool has_come) noexcept;
     void refund(std::size_t cost) noexcept { budget_.refund(cost); }
     /// Throws: std::bad_alloc.
     void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
@@ -72,9 +74,10 @@ public:
             enter(p, bytes, cost, who);
         } catch (...) {
             if (p) order.give(upstream_, p, bytes, alignment);
-            refund(cost);
+            settle(cost, false);
             throw;
         }
+        settle(cost, true);
         return p;
     }
 
@@ -160,7 +163,13 @@ CUOTA_INLINE budgeted_books::budgeted_books(budget b) : budget_{std::move(b)}, l
 CUOTA_INLINE_IN_PLACE budgeted_books::~budgeted_books() { leave(budget_access::node(budget_), *this); }
 
 CUOTA_INLINE void budgeted_books::charge(std::size_t cost, charge_request const& request) {
-    detail::charge(budget_access::node(budget_), cost, request);
+    charge_coming(budget_access::node(budget_), cost, request);
+}
+
+CUOTA_INLINE void budgeted_books::settle(std::size_t cost, bool has_come) noexcept {
+    ledger& node = budget_access::node(budget_);
+    if (has_come) node.arrived(cost);
+    else node.did_not_come(cost);
 }
 
 CUOTA_INLINE void budgeted_books::enter(void* p, std::size_t bytes, std::size_t cost, label const& who) {

@@ -86,7 +86,13 @@ CUOTA_INLINE std::size_t device_limit::limit_now(ledger_node const& root) const 
 
 CUOTA_INLINE std::size_t device_limit::learn_overhead() {
     device::memory_info const memory = device_.memory();
-    device_facts const facts{device_.ordinal(), {}, memory.total, memory.free, taken_on(device_).load()};
+    device_facts const facts{device_.ordinal(),
+                             {},
+                             memory.total,
+                             memory.free,
+                             taken_on(device_).load(),
+                             0,
+                             rt::in_default_pool(device_).idle()};
     overhead_.store(facts.elsewhere(), std::memory_order_relaxed);
     return facts.elsewhere();
 }
@@ -94,7 +100,7 @@ CUOTA_INLINE std::size_t device_limit::learn_overhead() {
 CUOTA_INLINE auto device_limit::reach_now(ledger_node const& root) const -> reach {
     std::size_t const given_back = given_back_on(device_).load();
     // What the driver's own pool has and none of ours uses is to be had: cached, or freed and not yet over.
-    std::size_t const pooled = rt::reserved_by_default_pool(device_);
+    std::size_t const pooled = rt::in_default_pool(device_).reserved;
     std::size_t const idle = pooled - std::min(pooled, taken_from_pool_of(device_).load());
     std::size_t const free = saturating_add(device_.memory().free, idle);
     std::size_t const held = root.now().held;

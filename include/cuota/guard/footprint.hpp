@@ -13,6 +13,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/text.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/resource/device_memory.hpp>
@@ -306,7 +307,8 @@ CUOTA_INLINE std::string planned_text(std::size_t bytes) {
 
 CUOTA_INLINE std::string shape_text(footprint::part const& p) {
     return message("{}{} {}{}{}",
-                   {p.copies == 1 ? "" : count_text(p.copies) + " x ", as_count(p.count), p.unit,
+                   {p.copies == 1 ? "" : count_text(p.copies) + " x ", as_count(p.count),
+                    unit_of(p.count, p.unit),
                     std::string_view{p.unit} == "elements" ? " of " + bytes_text(p.unit_bytes) : "",
                     p.per_sample ? " per sample" : ""});
 }

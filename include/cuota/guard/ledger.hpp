@@ -42,6 +42,14 @@ public:
     /// As try_charge, always by the tree's lock; says who refused.
     [[nodiscard]] outcome charge_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
 
+    /// As charge_or_say, for memory that has not come yet: it counts for every limit, and for no peak. What was charged has
+    /// to be told as arrived, or as what did_not_come, which refunds it.
+    [[nodiscard]] outcome charge_coming_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
+    /// The same; false when it did not fit.
+    [[nodiscard]] bool try_charge_coming(std::size_t bytes) noexcept;
+    void arrived(std::size_t bytes) noexcept;
+    void did_not_come(std::size_t bytes) noexcept;
+
     /// False when more would be given back than was charged here and is still held: then nothing changed.
     [[nodiscard]] bool try_refund(std::size_t bytes) noexcept;
 
@@ -159,6 +167,39 @@ CUOTA_INLINE auto ledger::charge_or_say(std::size_t bytes, label const* who) noe
     }
     take(p.need, p.from, who);
     return {};
+}
+
+CUOTA_INLINE auto ledger::charge_coming_or_say(std::size_t bytes, label const* who) noexcept -> outcome {
+    ledger_change const change{*tree_};
+    if (ledger_node* const refuser = refuser_of(bytes, nullptr))
+        return {refuser, bytes - refuser->room_here()};
+    own_ += bytes;
+    for (ledger_node* node = this; node; node = node->next()) node->coming_ += bytes;
+    take(bytes, nullptr, who);
+    return {};
+}
+
+CUOTA_INLINE bool ledger::try_charge_coming(std::size_t bytes) noexcept {
+    look_if_stale();
+    outcome const met = charge_coming_or_say(bytes);
+    return !met.refuser || (look_again(met) && !charge_coming_or_say(bytes).refuser);
+}
+
+CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
+    ledger_change const change{*tree_};
+    for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
+    raise_peaks(nullptr, nullptr);
+}
+
+CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
+    ledger_change const change{*tree_};
+    // Refunds of other charges may have been counted here, and their charges in stocks.
+    if (bytes > own_) collect([this](stock& s) { return s.node() == this; }, this_thread());
+    std::size_t const left =
+        std::min(bytes, own_);  // less where the program refunded more than it had charged
+    own_ -= left;
+    for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
+    drop(left);
 }
 
 CUOTA_INLINE bool ledger::try_refund(std::size_t bytes) noexcept {

@@ -6,7 +6,8 @@
 /// Of every node the tree knows what is *taken*: what is held there and below, and what stocks (see stock.hpp) hold
 /// ready. So held <= taken, and taken is never over the limit, nor over the most that was ever held: with that, no stock
 /// can pass a limit or a peak, and both are exact although nobody tells them of each charge. Who needs bytes that idle in
-/// the stocks of others calls those in, and knows then exactly what is held.
+/// the stocks of others calls those in, and knows then exactly what is held. What is charged for memory that has not come
+/// yet is taken, and no part of a peak until it has come: a source may refuse it.
 #pragma once
 
 #include <atomic>
@@ -45,6 +46,9 @@ public:
 
     /// What `bytes` more, limit() at most, lack here, with what threads hold ready called in.
     [[nodiscard]] std::size_t missing_for(std::size_t bytes) noexcept;
+    /// The bytes that refunds and a higher limit have added to the room here so far, with what threads hold ready called
+    /// in. It only grows: what others charge meanwhile takes nothing from it.
+    [[nodiscard]] std::size_t room_made() noexcept;
 
     /// Asks the outer limit, if there is one, when its last answer is too old. Outside the lock.
     void look_if_stale() noexcept;
@@ -177,6 +181,7 @@ private:
 
     // After it no stock has bytes idle that would make a new peak: taken is what is held, at every node that has one.
     void take(std::size_t need, stock const* mine, label const* who = nullptr) noexcept;
+    void raise_peaks(stock const* mine, label const* who) noexcept;
     void drop(std::size_t bytes) noexcept;
     void shrink(std::size_t bytes) noexcept;
 
@@ -221,6 +226,8 @@ private:
     figure lent_;           // granted to stocks here and below: all that may change without the lock
     std::size_t own_ = 0;   // held by charges to this node, less what stocks count as used
     std::size_t peak_ = 0;  // the most that was held at an instant
+    std::size_t room_made_ = 0;
+    std::size_t coming_ = 0;  // of what is taken: charged, and not come yet
     bool const prepaid_;
     bool settled_ = false;
     onlooker* onlookers_ = nullptr;
@@ -242,6 +249,12 @@ CUOTA_INLINE std::size_t ledger_node::missing_for(std::size_t bytes) noexcept {
     return bytes - std::min(bytes, room_here()) + over;
 }
 
+CUOTA_INLINE std::size_t ledger_node::room_made() noexcept {
+    ledger_change const change{*tree_};
+    collect_under(*this, nullptr);
+    return room_made_;
+}
+
 CUOTA_INLINE void ledger_node::look_if_stale() noexcept {
     if (tree_->outer && tree_->outer->is_stale()) tree_->outer->look(root());
 }
@@ -253,6 +266,7 @@ CUOTA_INLINE bool ledger_node::look_again(outcome const& met) noexcept {
 CUOTA_INLINE bool ledger_node::set_limit(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
     bool const is_higher = bytes > limit_;
+    if (is_higher) room_made_ += bytes - limit_;
     limit_ = bytes;
     if (taken_ > limit_) collect_under(*this, nullptr);
     tell();
@@ -264,6 +278,7 @@ CUOTA_INLINE auto ledger_node::fund(std::size_t bytes, label const* who) noexcep
     if (ledger_node* const refuser = above_->refuser_of(bytes, nullptr))
         return {refuser, bytes - refuser->room_here()};
     limit_ += bytes;
+    room_made_ += bytes;
     tell();
     above_->take(bytes, nullptr, who);
     return {};
@@ -307,7 +322,7 @@ CUOTA_INLINE std::size_t ledger_node::room() const noexcept {
 CUOTA_INLINE void ledger_node::reset_peak() noexcept {
     ledger_change const change{*tree_};
     collect_under(*this, nullptr);
-    peak_ = taken_;
+    peak_ = taken_ - coming_;
 }
 
 CUOTA_INLINE void ledger_node::join(stakeholder& s) {
@@ -440,17 +455,24 @@ CUOTA_INLINE ledger_node* ledger_node::refuser_of(std::size_t need, stock const*
 }
 
 CUOTA_INLINE void ledger_node::take(std::size_t need, stock const* mine, label const* who) noexcept {
-    std::size_t const granted = mine ? mine->grant() : 0;
     for (ledger_node* node = this; node; node = node->next()) node->taken_ += need;
+    raise_peaks(mine, who);
+}
+
+CUOTA_INLINE void ledger_node::raise_peaks(stock const* mine, label const* who) noexcept {
+    std::size_t const granted = mine ? mine->grant() : 0;
     for (ledger_node* node = this; node; node = node->next()) {
-        if (node->taken_ > node->peak_ && node->lent_ > granted) collect_under(*node, mine);
-        node->peak_ = std::max<std::size_t>(node->peak_, node->taken_);
+        if (node->taken_ - node->coming_ > node->peak_ && node->lent_ > granted) collect_under(*node, mine);
+        node->peak_ = std::max<std::size_t>(node->peak_, node->taken_ - node->coming_);
         node->tell(who);
     }
 }
 
 CUOTA_INLINE void ledger_node::drop(std::size_t bytes) noexcept {
-    for (ledger_node* node = this; node; node = node->next()) node->taken_ -= bytes;
+    for (ledger_node* node = this; node; node = node->next()) {
+        node->taken_ -= bytes;
+        node->room_made_ += bytes;
+    }
     if (ledger_node& last = top(); last.settled_) last.shrink(last.room_here());
     for (ledger_node* node = this; node; node = node->next()) node->tell();
 }
@@ -481,6 +503,7 @@ CUOTA_INLINE void ledger_node::take_back(stock& s) noexcept {
     own_ += s.used();
     for (ledger_node* node = this; node; node = node->next()) {
         node->taken_ -= s.idle();
+        node->room_made_ += s.idle();
         node->lent_ -= s.grant();
     }
     s.clear();

@@ -18,6 +18,7 @@
 #include <cuota/guard/device_limit.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/guard/stakeholder.hpp>
+#include <cuota/resource/idle_memory.hpp>
 #include <cuota/resource/resource.hpp>
 
 namespace cuota::inline v0::detail {
@@ -33,60 +34,71 @@ dynamic_array<ledger_node::stake> ledger_node::stakeholders(Concerns concerns) c
     return found;
 }
 
-/// While one is alive, stakeholders are giving back on this thread, and what they charge meanwhile asks nobody in turn.
-class reclaiming {
+/// What one request has asked for so far, and which reclaimers of the program it asks no more.
+///
+/// A reclaimer of the program is asked for as long as the account shows what it says it gave. So a request ends, whatever
+/// reclaimers say: each round is memory that came back, or the last one for a reclaimer.
+class reclaim_record {
 public:
-    reclaiming() noexcept : before_{std::exchange(is_on(), true)} {}
-    reclaiming(reclaiming const&) = delete;
-    reclaiming& operator=(reclaiming const&) = delete;
-    ~reclaiming() { is_on() = before_; }
+    std::vector<reclaimer_facts> told{};
 
-    CUOTA_PROCESS_STATE [[nodiscard]] static bool& is_on() noexcept;
+    /// Whether it is asked, and counted on, for this request.
+    [[nodiscard]] bool counts_on(idle_holder const& who) const noexcept;
+    /// It said that it gave `claimed` bytes to a node with that limit, and `shown` came back. Returns what is believed.
+    [[nodiscard]] std::size_t believe(shared<idle_holder> const& who, std::size_t claimed, std::size_t shown,
+                                      ledger_node const& refuser);
 
 private:
-    bool before_;
+    struct claim {
+        shared<idle_holder> of;
+        std::size_t bytes = 0;
+        bool is_spent = false;
+    };
+    dynamic_array<claim> claims_{};
 };
 
-/// Asks for `missing` bytes: by priority, and among equals so that as little as possible is given in excess.
+/// Asks the holders of an account for what is missing there.
 class reclaim_round {
 public:
-    explicit reclaim_round(dynamic_array<ledger_node::stake> asked);
+    /// Of those whose memory makes room in `refuser`.
+    reclaim_round(ledger_node& refuser, reclaim_record& record);
 
-    /// Returns what was given back: 0 at once when all together could not give what is missing.
-    [[nodiscard]] std::size_t ask_for(std::size_t missing, std::vector<reclaimer_facts>& told);
+    /// Returns what was given back, as the account shows it: 0 at once when all together could not give what is missing.
+    [[nodiscard]] std::size_t ask_for(std::size_t missing);
 
 private:
-    using candidates = dynamic_array<ledger_node::stake>;
+    [[nodiscard]] dynamic_array<shared<idle_holder>> holders() const;
+    [[nodiscard]] std::size_t ask(shared<idle_holder> const& who, std::size_t wanted);
 
-    [[nodiscard]] bool can_give(std::size_t missing) const noexcept;
-    // Of the highest priority: who covers it with the least excess, else who gives most.
-    [[nodiscard]] candidates::iterator best_for(std::size_t missing) noexcept;
-
-    candidates left_;
+    ledger_node& refuser_;
+    reclaim_record& record_;
+    idle_round left_;
 };
 
-/// Who could give back to a node, and how much each of them says.
-[[nodiscard]] std::vector<reclaimer_facts> who_could_give(ledger_node const& to);
+/// Who could give back to a node, and how much each of them says, but those that the request asks no more.
+[[nodiscard]] std::vector<reclaimer_facts> who_could_give(ledger_node const& to,
+                                                          reclaim_record const& record = {});
 [[nodiscard]] std::size_t sum_of(std::vector<reclaimer_facts> const& givers) noexcept;
 
 /// What a charge could get of a budget when caches have given what they can.
 [[nodiscard]] std::size_t most_of(budget_facts const& b, std::size_t reclaimable) noexcept;
 
 /// What a charge could get at a node and at every one above it, caches having given what they can. As of now.
-[[nodiscard]] std::size_t most_at(ledger_node& node);
+[[nodiscard]] std::size_t most_at(ledger_node& node, reclaim_record const& record = {});
 
 /// Everything known about a refusal of `bytes`, as of now; missing() is 0 if by now they would fit.
-[[nodiscard]] refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request);
+[[nodiscard]] refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request,
+                               reclaim_record const& record = {});
 
 /// Asks for `missing` bytes, and tells who observes of what was given; false when it was nothing.
 [[nodiscard]] bool ask(reclaim_round& round, std::size_t missing, ledger_node const& node,
-                       std::vector<reclaimer_facts>& told);
+                       reclaim_record const& record);
 
 /// Charges by attempt(), which says who refused; asks those who can give back for what is missing, and tries again.
 /// False when that was of no use: nothing is charged then.
 template <class Attempt>
 [[nodiscard]] bool try_charge_by(Attempt attempt, ledger_node& node, std::size_t bytes,
-                                 std::vector<reclaimer_facts>& told) {
+                                 reclaim_record& record) {
     node.look_if_stale();
     for (;;) {
         ledger_node::outcome const met = attempt();
@@ -94,16 +106,12 @@ template <class Attempt>
         if (node.look_again(met)) continue;
         // What is more than the whole limit will not fit whatever is given back.
         if (bytes > met.refuser->limit() || reclaiming::is_on()) return false;
-        reclaim_round round{
-            node.stakeholders([&](ledger_node const& at) { return at.makes_room_in(*met.refuser); })};
+        reclaim_round round{*met.refuser, record};
         // Not met.missing: what idles with other threads is not a cache's to give.
         std::size_t const missing = met.refuser->missing_for(bytes);
-        if (missing != 0 && !ask(round, missing, node, told)) return false;
+        if (missing != 0 && !ask(round, missing, node, record)) return false;
     }
 }
-
-/// What was given back before the refusal, and by whom.
-void note_given(refusal& r, std::vector<reclaimer_facts> const& told);
 
 struct nothing_to_add {
     void operator()(refusal&) const noexcept {}
@@ -113,13 +121,12 @@ struct nothing_to_add {
 /// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
 template <class Attempt, class Add = nothing_to_add>
 void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request,
-               Add add = {}) {
+               reclaim_record& record, Add add = {}) {
     node.refuse_other_state(request.who.where);
-    std::vector<reclaimer_facts> told;
-    while (!try_charge_by(attempt, node, bytes, told)) {
-        refusal r = facts_of(node, bytes, request);
+    while (!try_charge_by(attempt, node, bytes, record)) {
+        refusal r = facts_of(node, bytes, request, record);
         if (r.missing() == 0) continue;  // somebody else has given back meanwhile
-        note_given(r, told);
+        note_given(r, record.told);
         add(r);
         budget_exceeded refused{std::move(r)};
         node.remember(refused);
@@ -127,11 +134,12 @@ void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_req
     }
 }
 
+/// For memory that has not come yet.
 template <class Add>
-void charge(ledger& node, std::size_t bytes, charge_request const& request, Add add) {
-    if (node.try_charge_alone(bytes)) [[likely]]
-        return;
-    charge_by([&] { return node.charge_or_say(bytes, &request.who); }, node, bytes, request, add);
+void charge_coming(ledger& node, std::size_t bytes, charge_request const& request, reclaim_record& record,
+                   Add add) {
+    charge_by([&] { return node.charge_coming_or_say(bytes, &request.who); }, node, bytes, request, record,
+              add);
 }
 
 }  // namespace cuota::inline v0::detail
@@ -140,48 +148,59 @@ void charge(ledger& node, std::size_t bytes, charge_request const& request, Add 
 
 namespace cuota::inline v0::detail {
 
-CUOTA_INLINE bool& reclaiming::is_on() noexcept {
-    static thread_local bool on = false;
-    return on;
+CUOTA_INLINE bool reclaim_record::counts_on(idle_holder const& who) const noexcept {
+    claim const* const of = claims_.find_if([&](claim const& c) { return c.of.get() == &who; });
+    return of == claims_.end() || !of->is_spent;
 }
 
-CUOTA_INLINE reclaim_round::reclaim_round(dynamic_array<ledger_node::stake> asked) : left_{std::move(asked)} {
-    sort_stably(left_, std::greater{}, [](auto const& left) { return left.who->priority(); });
+CUOTA_INLINE std::size_t reclaim_record::believe(shared<idle_holder> const& who, std::size_t claimed,
+                                                 std::size_t shown, ledger_node const& refuser) {
+    claim* of = claims_.find_if([&](claim const& c) { return c.of.get() == who.get(); });
+    if (of == claims_.end()) of = &claims_.emplace_back(who);
+    of->bytes = saturating_add(of->bytes, claimed);
+    // When others take all that it gives, as much as the limit is enough of that.
+    of->is_spent = shown < claimed || claimed == 0 || of->bytes > refuser.limit();
+    if (shown < claimed) who->report_false_claim(claimed, shown, refuser.name());
+    return std::min(claimed, shown);
 }
 
-CUOTA_INLINE std::size_t reclaim_round::ask_for(std::size_t missing, std::vector<reclaimer_facts>& told) {
-    if (!can_give(missing)) return 0;
+CUOTA_INLINE reclaim_round::reclaim_round(ledger_node& refuser, reclaim_record& record)
+    : refuser_{refuser}, record_{record}, left_{holders()} {}
+
+CUOTA_INLINE dynamic_array<shared<idle_holder>> reclaim_round::holders() const {
+    dynamic_array<shared<idle_holder>> all;
+    for (auto& [at, who] :
+         refuser_.stakeholders([this](ledger_node const& of) { return of.makes_room_in(refuser_); }))
+        if (record_.counts_on(*who)) all.push_back(shared<idle_holder>::adopt(who.detach()));
+    return all;
+}
+
+CUOTA_INLINE std::size_t reclaim_round::ask_for(std::size_t missing) {
+    if (!left_.can_give(missing)) return 0;
     reclaiming const here;
     std::size_t got = 0;
-    while (got < missing && !left_.empty()) {
-        auto const next = best_for(missing - got);
-        shared<stakeholder> const who = std::move(next->who);
-        left_.erase(next);
+    while (got < missing && !left_.is_over()) {
         std::size_t const wanted = missing - got;
-        std::size_t const given = who->reclaim(wanted);
-        told.push_back({who->title(), wanted, given, 0});
-        got += given;
+        shared<idle_holder> const who = left_.next(wanted);
+        std::size_t const given = ask(who, wanted);
+        record_.told.push_back({who->title(), wanted, given, 0});
+        got = saturating_add(got, given);
     }
     return got;
 }
 
-CUOTA_INLINE bool reclaim_round::can_give(std::size_t missing) const noexcept {
-    std::size_t sum = 0;
-    for (auto const& left : left_) sum = saturating_add(sum, left.who->reclaimable(missing));
-    return sum >= missing;
-}
-
-CUOTA_INLINE auto reclaim_round::best_for(std::size_t missing) noexcept -> candidates::iterator {
-    auto best = left_.begin();
-    std::size_t most = best->who->reclaimable(missing);
-    for (auto at = best + 1; at != left_.end() && at->who->priority() == best->who->priority(); ++at) {
-        std::size_t const gives = at->who->reclaimable(missing);
-        if (most >= missing ? gives >= missing && gives < most : gives > most) {
-            best = at;
-            most = gives;
-        }
-    }
-    return best;
+CUOTA_INLINE std::size_t reclaim_round::ask(shared<idle_holder> const& who, std::size_t wanted) {
+    if (!who->speaks_for_program()) return who->reclaim(wanted);
+    // Whatever it frees comes back to the account, or lies free in a pool that can be asked next.
+    auto const of_account = holders();
+    auto const came_back = [&] {
+        std::size_t sum = refuser_.room_made();
+        for (auto const& one : of_account) sum += one->freed();
+        return sum;
+    };
+    std::size_t const before = came_back();
+    std::size_t const claimed = who->reclaim(wanted);
+    return record_.believe(who, claimed, came_back() - before, refuser_);
 }
 
 CUOTA_INLINE void sum_up(std::vector<holding>& holders) {
@@ -191,10 +210,11 @@ CUOTA_INLINE void sum_up(std::vector<holding>& holders) {
     holders = std::move(sums);
 }
 
-CUOTA_INLINE std::vector<reclaimer_facts> who_could_give(ledger_node const& to) {
+CUOTA_INLINE std::vector<reclaimer_facts> who_could_give(ledger_node const& to,
+                                                         reclaim_record const& record) {
     std::vector<reclaimer_facts> all;
     for (auto const& [at, who] : to.stakeholders([&](ledger_node const& of) { return of.makes_room_in(to); }))
-        if (std::size_t const could = who->reclaimable(unlimited); could != 0)
+        if (std::size_t const could = record.counts_on(*who) ? who->reclaimable(unlimited) : 0; could != 0)
             all.push_back({who->title(), 0, 0, could});
     return all;
 }
@@ -209,16 +229,18 @@ CUOTA_INLINE std::size_t most_of(budget_facts const& b, std::size_t reclaimable)
     return std::min(b.limit, saturating_add(b.free(), reclaimable));
 }
 
-CUOTA_INLINE std::size_t most_at(ledger_node& node) {
+CUOTA_INLINE std::size_t most_at(ledger_node& node, reclaim_record const& record) {
     dynamic_array<std::pair<ledger_node const*, budget_facts>> way;
     (void)node.look_up(
         0, [&](ledger_node const& at, budget_facts facts) { way.emplace_back(&at, std::move(facts)); });
     std::size_t most = unlimited;
-    for (auto const& [at, facts] : way) most = std::min(most, most_of(facts, sum_of(who_could_give(*at))));
+    for (auto const& [at, facts] : way)
+        most = std::min(most, most_of(facts, sum_of(who_could_give(*at, record))));
     return most;
 }
 
-CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request) {
+CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request,
+                              reclaim_record const& record) {
     refusal r;
     r.asked = request.asked;
     r.charged = bytes;
@@ -234,7 +256,7 @@ CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_reque
     ledger_node const& holds = *way[r.refused_by];
     std::vector<std::size_t> reclaimable(way.size());
     for (std::size_t i = 0; i != way.size(); ++i) {
-        std::vector<reclaimer_facts> givers = who_could_give(*way[i]);
+        std::vector<reclaimer_facts> givers = who_could_give(*way[i], record);
         reclaimable[i] = sum_of(givers);
         if (i == r.refused_by) r.reclaimers = std::move(givers);
     }
@@ -249,7 +271,7 @@ CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_reque
     r.would_fit = round_down(room, request.granule);
     r.reclaimable = reclaimable[r.refused_by];
     if (budget_facts const& last = r.budgets.back(); last.is_prepaid && !last.has_ended)
-        r.room_to_grow = most_at(*way.back()->above());
+        r.room_to_grow = most_at(*way.back()->above(), record);
 
     std::size_t named = 0;
     for (holding const& h : r.holders) named = saturating_add(named, h.bytes);
@@ -268,17 +290,12 @@ CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_reque
 }
 
 CUOTA_INLINE bool ask(reclaim_round& round, std::size_t missing, ledger_node const& node,
-                      std::vector<reclaimer_facts>& told) {
-    std::size_t const before = told.size();
-    std::size_t const given = round.ask_for(missing, told);
-    for (std::size_t i = before; i != told.size(); ++i)
-        node.tell_observers([&](budget_observer& o) { o.reclaimed(node, told[i]); });
+                      reclaim_record const& record) {
+    std::size_t const before = record.told.size();
+    std::size_t const given = round.ask_for(missing);
+    for (std::size_t i = before; i != record.told.size(); ++i)
+        node.tell_observers([&](budget_observer& o) { o.reclaimed(node, record.told[i]); });
     return given != 0;
-}
-
-CUOTA_INLINE void note_given(refusal& r, std::vector<reclaimer_facts> const& told) {
-    for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);
-    r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
 }
 
 CUOTA_INLINE void join(ledger& node, stakeholder& s) { node.join(s); }
@@ -286,7 +303,15 @@ CUOTA_INLINE void join(ledger& node, stakeholder& s) { node.join(s); }
 CUOTA_INLINE void leave(ledger& node, stakeholder& s) noexcept { node.leave(s); }
 
 CUOTA_INLINE void charge(ledger& node, std::size_t bytes, charge_request const& request) {
-    charge(node, bytes, request, nothing_to_add{});
+    if (node.try_charge_alone(bytes)) [[likely]]
+        return;
+    reclaim_record record;
+    charge_by([&] { return node.charge_or_say(bytes, &request.who); }, node, bytes, request, record);
+}
+
+CUOTA_INLINE void charge_coming(ledger& node, std::size_t bytes, charge_request const& request) {
+    reclaim_record record;
+    charge_coming(node, bytes, request, record, nothing_to_add{});
 }
 
 }  // namespace cuota::inline v0::detail

@@ -30,10 +30,13 @@ extern template class shared<detail::registered_cache>;
 ///
 ///     could(wanted)  what give(wanted) would give back now, in bytes; too much rather than too little
 ///     give(wanted)   gives back at least `wanted` bytes, or all there are, and as little more as it can, by releasing
-///                    memory whose charge is refunded; returns the bytes given back
+///                    memory whose charge is refunded, or blocks of a pool of the budget; returns the bytes given back
+///
+/// The account is asked whether that is so. What came back counts; one that says it gave more than came back, or gives nothing, is
+/// not asked again for that request, and the former is reported to the error sink by name, with both figures.
 ///
 /// Both are called from whichever thread met the pressure, one call at a time, outside every lock of the library. They
-/// may charge and refund; charges made inside `give` ask nobody in turn. What they throw goes to the error sink.
+/// may charge and refund; charges made inside `give` ask nobody in turn. What they throw goes to the error sink, with the tag.
 /// When it ends, no call is running in another thread any more; it may be ended from within its own call.
 /// Threads: any. Throws: std::bad_alloc on construction.
 /// Cost:    to make and to end it a lock; under pressure the calls. Nothing for a charge that fits.
@@ -57,9 +60,15 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <exception>
 #include <mutex>
+#include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/message.hpp>
 
 #include <cuota/guard/pressure.hpp>
 
@@ -70,11 +79,14 @@ public:
     using estimate = std::function<std::size_t(std::size_t)>;
 
     registered_cache(shared<ledger> node, label const& who, int priority, estimate could, estimate give);
-    ~registered_cache() override { node_->leave(*this); }
+    CUOTA_INLINE_IN_PLACE ~registered_cache() override;
 
-    std::size_t reclaim(std::size_t wanted) noexcept override { return ask(give_, wanted); }
+    std::size_t reclaim(std::size_t wanted) noexcept override { return ask(give_, "give", wanted); }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable(std::size_t wanted) const noexcept override;
     [[nodiscard]] int priority() const noexcept override { return priority_; }
+    [[nodiscard]] bool speaks_for_program() const noexcept override { return true; }
+    CUOTA_INLINE_IN_PLACE void report_false_claim(std::size_t claimed, std::size_t shown,
+                                                  std::string const& account) const noexcept override;
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::string title() const override;
     CUOTA_INLINE_IN_PLACE void holdings(std::vector<holding>& into) const override;
 
@@ -84,7 +96,8 @@ public:
 private:
     // What it throws is told to the error sink, and it has nothing to give. From within a call of another cache nobody
     // is waited for: the other might wait for us.
-    [[nodiscard]] std::size_t ask(estimate const& question, std::size_t wanted) const noexcept;
+    [[nodiscard]] std::size_t ask(estimate const& question, char const* name,
+                                  std::size_t wanted) const noexcept;
 
     shared<ledger> node_;
     label const who_;
@@ -103,10 +116,32 @@ CUOTA_INLINE registered_cache::registered_cache(shared<ledger> node, label const
       could_{std::move(could)},
       give_{std::move(give)} {
     node_->join(*this);
+    try {
+        idle_registry::join(memory_origin::unknown(), *this);
+    } catch (...) {
+        node_->leave(*this);
+        throw;
+    }
+}
+
+CUOTA_INLINE_IN_PLACE registered_cache::~registered_cache() {
+    idle_registry::leave(*this);
+    node_->leave(*this);
 }
 
 CUOTA_INLINE_IN_PLACE std::size_t registered_cache::reclaimable(std::size_t wanted) const noexcept {
-    return ask(could_, wanted);
+    return ask(could_, "could", wanted);
+}
+
+CUOTA_INLINE_IN_PLACE void registered_cache::report_false_claim(std::size_t claimed, std::size_t shown,
+                                                                std::string const& account) const noexcept {
+    report_failure_of([&] {
+        throw_misuse(
+            who_.where,
+            "reclaimer {}: it said that it gave back {}, and {} came back to budget {}; it is not asked "
+            "again for this request",
+            {title(), as_bytes(claimed), as_bytes(shown), account});
+    });
 }
 
 CUOTA_INLINE_IN_PLACE std::string registered_cache::title() const {
@@ -123,13 +158,24 @@ CUOTA_INLINE void registered_cache::end() noexcept {
     ended_ = true;
 }
 
-CUOTA_INLINE std::size_t registered_cache::ask(estimate const& question, std::size_t wanted) const noexcept {
+CUOTA_INLINE std::size_t registered_cache::ask(estimate const& question, char const* name,
+                                               std::size_t wanted) const noexcept {
     std::unique_lock lock{calling_, std::defer_lock};
     if (!reclaiming::is_on()) lock.lock();
     else if (!lock.try_lock()) return 0;
     reclaiming const here;
     std::size_t answer = 0;
-    if (!ended_) report_failure_of([&] { answer = question(wanted); });
+    if (ended_) return 0;
+    report_failure_of([&] {
+        try {
+            answer = question(wanted);
+        } catch (std::exception const& failed) {
+            throw std::runtime_error{message("reclaimer {}: {} threw: {}", {title(), name, failed.what()})};
+        } catch (...) {
+            throw std::runtime_error{
+                message("reclaimer {}: {} threw what is no std::exception", {title(), name})};
+        }
+    });
     return answer;
 }
 

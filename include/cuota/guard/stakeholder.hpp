@@ -12,6 +12,7 @@
 #include <cuota/core/label.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/resource/idle_memory.hpp>
 #include <cuota/resource/resource.hpp>
 
 namespace cuota::inline v0::detail {
@@ -21,23 +22,8 @@ class ledger;
 
 /// Something that holds bytes of a budget: it can say for whom, and may be able to give some back.
 /// All of it is called outside every lock of the ledger, from whichever thread met the pressure.
-class stakeholder : public ref_counted {
+class stakeholder : public idle_holder {
 public:
-    virtual ~stakeholder() = default;
-
-    /// Gives back at least `wanted` bytes that nobody uses, or all of them, and as little more as it can; returns what
-    /// it really gave back.
-    virtual std::size_t reclaim(std::size_t wanted) noexcept = 0;
-
-    /// What reclaim(wanted) would give back now; too much rather than too little if it cannot be said.
-    [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
-
-    /// Who is asked first: the higher; among equals, who gives back least more than is missing.
-    [[nodiscard]] virtual int priority() const noexcept { return 0; }
-
-    /// For messages.
-    [[nodiscard]] virtual std::string title() const = 0;
-
     /// Appends what is held, by tag and place, and what is cached.
     virtual void holdings(std::vector<holding>& into) const = 0;
 
@@ -63,6 +49,8 @@ void join(ledger& node, stakeholder& s);
 void leave(ledger& node, stakeholder& s) noexcept;
 /// Throws: budget_exceeded with all the facts; nothing is charged then.
 void charge(ledger& node, std::size_t bytes, charge_request const& request);
+/// The same for memory that has not come yet: ledger::charge_coming_or_say.
+void charge_coming(ledger& node, std::size_t bytes, charge_request const& request);
 
 /// Holdings of one tag and place in one, the largest first.
 void sum_up(std::vector<holding>& holders);

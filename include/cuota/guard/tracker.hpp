@@ -18,6 +18,7 @@
 #include <cuota/core/std_parts.hpp>
 #include <cuota/core/survivors.hpp>
 #include <cuota/core/tenured_lock.hpp>
+#include <cuota/core/text.hpp>
 #include <cuota/core/thread_record.hpp>
 #include <cuota/guard/live_map.hpp>
 
@@ -128,6 +129,7 @@ private:
     void throw_for(survivors const& alive, char const* what, place where) const;
 
     [[noreturn, gnu::cold]] void refuse(void const* p, std::size_t bytes, live_record const& known) const;
+    [[nodiscard]] static std::string bytes_were(std::size_t bytes);  // "2 bytes were"
     [[nodiscard]] static std::size_t offset_in(live_record const& r, void const* p) noexcept;
     [[nodiscard]] static std::string line_of(live_record const& r);
 
@@ -276,8 +278,8 @@ CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, p
 [[gnu::noinline]] CUOTA_INLINE void tracker::refuse(void const* p, std::size_t bytes,
                                                     live_record const& known) const {
     if (known.at)
-        throw_misuse(known.where, "{}: {} bytes were given back of an allocation of {}: {}",
-                     {title(), as_count(bytes), as_count(known.bytes), line_of(known)});
+        throw_misuse(known.where, "{}: {} given back of an allocation of {}: {}",
+                     {title(), bytes_were(bytes), as_count(known.bytes), line_of(known)});
     live_record gone;
     live_record around;
     at_rest([&] {
@@ -291,12 +293,17 @@ CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, p
         }
     });
     if (around.at)
-        throw_misuse(around.where, "{}: a pointer was given back that is {} bytes inside of {}",
-                     {title(), as_count(offset_in(around, p)), line_of(around)});
+        throw_misuse(around.where, "{}: a pointer was given back that is {} {} inside of {}",
+                     {title(), as_count(offset_in(around, p)), unit_of(offset_in(around, p), "bytes"),
+                      line_of(around)});
     if (gone.at) throw_misuse(gone.where, "{}: given back twice: {}", {title(), line_of(gone)});
-    throw_misuse("{}: {} bytes were given back at an address that it does not hold (given back long before, "
+    throw_misuse("{}: {} given back at an address that it does not hold (given back long before, "
                  "or another's)",
-                 {title(), as_count(bytes)});
+                 {title(), bytes_were(bytes)});
+}
+
+CUOTA_INLINE std::string tracker::bytes_were(std::size_t bytes) {
+    return message("{} {}", {as_count(bytes), bytes == 1 ? "byte was" : "bytes were"});
 }
 
 CUOTA_INLINE std::size_t tracker::offset_in(live_record const& r, void const* p) noexcept {

@@ -115,6 +115,7 @@ private:
 #include <thread>
 
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/text.hpp>
 #include <cuota/guard/growth.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/guard/onlooker.hpp>
@@ -192,7 +193,7 @@ CUOTA_INLINE bool watch_level::is_below(watch_level const& other) const noexcept
 }
 
 CUOTA_INLINE std::string watch_level::text() const {
-    return is_share_ ? std::to_string(share_) : std::to_string(bytes_) + " bytes";
+    return is_share_ ? detail::real_text(share_) : detail::counted(bytes_, "bytes");
 }
 
 }  // namespace cuota::inline v0

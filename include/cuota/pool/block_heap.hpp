@@ -118,6 +118,7 @@ public:
     [[nodiscard]] pool_stats stats() noexcept;
     [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
     [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
+    [[nodiscard]] std::size_t freed() const noexcept { return freed_; }  ///< of all blocks so far
     [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out, and not gone
     [[nodiscard]] std::size_t staying() const noexcept { return reserved_ - leaving_; }
 
@@ -155,6 +156,7 @@ private:
     std::size_t reserved_ = 0;
     std::size_t peak_reserved_ = 0;
     std::size_t leaving_ = 0;  // of what is reserved
+    std::size_t freed_ = 0;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -190,6 +192,7 @@ CUOTA_INLINE void block_heap::give(block& b, wait_set waits) noexcept {
     let_stream_go(b);
     requested_ -= b.requested;
     allocated_ -= b.size;
+    freed_ += b.size;
     blocks_.release(b, std::move(waits));
 }
 

@@ -158,6 +158,8 @@ public:
     }
     [[nodiscard]] std::size_t largest_free() const noexcept;
     [[nodiscard]] std::size_t reserved() const noexcept;
+    /// Bytes of all blocks that came free so far. It only grows.
+    [[nodiscard]] std::size_t freed() const noexcept;
 
     /// Appends what is live, one entry for each tag and place, and what is free.
     void holdings(std::vector<holding>& into) const;
@@ -475,6 +477,11 @@ CUOTA_INLINE std::size_t block_pool::largest_free() const noexcept {
 CUOTA_INLINE std::size_t block_pool::reserved() const noexcept {
     std::lock_guard const lock{guard_};
     return heap_.reserved();
+}
+
+CUOTA_INLINE std::size_t block_pool::freed() const noexcept {
+    auto const lock = lock_all();
+    return heap_.freed();
 }
 
 CUOTA_INLINE void block_pool::holdings(std::vector<holding>& into) const {

@@ -43,9 +43,10 @@ public:
     /// that has too little; cuda_error, std::bad_alloc, misuse. Nothing has come then.
     template <class Enter>
     void* grow(std::size_t bytes, std::size_t asked, label const& who, Enter enter) {
+        reclaim_record record;
         if (memory_.page() != 0)
-            if (void* const p = by_pages(bytes, who, enter)) return p;
-        return by_segment(bytes, asked, who, enter);
+            if (void* const p = by_pages(bytes, who, record, enter)) return p;
+        return by_segment(bytes, asked, who, record, enter);
     }
     /// As grow, but to the byte: a budget may have been made for what is planned.
     void reserve(std::size_t bytes, label const& who);
@@ -60,36 +61,42 @@ private:
     // By pages, and a few more while there is plenty; or by a segment where the account has room for that and for no page;
     // then by what others can give back for pages. Null when all that was of no use.
     template <class Enter>
-    [[nodiscard]] void* by_pages(std::size_t bytes, label const& who, Enter enter) {
+    [[nodiscard]] void* by_pages(std::size_t bytes, label const& who, reclaim_record& record, Enter enter) {
         std::size_t const ample = memory_.ample(bytes);
         if (ample != bytes)
-            if (void* const p = map(ample, who, growth_aim::least_missing, asking::nobody, enter)) return p;
-        if (void* const p = map(bytes, who, growth_aim::least_missing, asking::nobody, enter)) return p;
+            if (void* const p = map(ample, who, growth_aim::least_missing, nullptr, enter)) return p;
+        if (void* const p = map(bytes, who, growth_aim::least_missing, nullptr, enter)) return p;
         std::size_t const exact = round_up(round_up(bytes, granule), memory_.segment_granule());
-        if (node().try_charge(exact))
-            if (auto const fresh = memory_.take_segment(exact)) return use(*fresh, enter);
-        if (void* const p = map(bytes, who, growth_aim::least_missing, asking::all_who_can_give, enter))
-            return p;
-        return map(bytes, who, growth_aim::least_in_all, asking::all_who_can_give, enter);
+        if (node().try_charge_coming(exact))
+            if (auto const fresh = memory_.take_segment(exact, nullptr)) return use(*fresh, enter);
+        if (void* const p = map(bytes, who, growth_aim::least_missing, &record, enter)) return p;
+        return map(bytes, who, growth_aim::least_in_all, &record, enter);
     }
 
-    enum class asking { nobody, all_who_can_give };
-    [[nodiscard]] bool try_charge(std::size_t bytes, asking asks);
+    // Without a record, nobody is asked to give.
+    [[nodiscard]] bool try_charge(std::size_t bytes, reclaim_record* record);
 
     // Charges what a window for the request lacks, maps that, and makes it a block by enter(window).
     // Null, and nothing done, when the budget, the device or the addresses do not suffice.
     template <class Enter>
-    [[nodiscard]] void* map(std::size_t bytes, label const& who, growth_aim aim, asking asks, Enter enter) {
+    [[nodiscard]] void* map(std::size_t bytes, label const& who, growth_aim aim, reclaim_record* record,
+                            Enter enter) {
+        std::optional<driver_relief> relief;
+        if (record && memory_.on()) relief.emplace(*memory_.on());
         for (;;) {
             auto const plan = memory_.blocks().could_grow(bytes, aim);
             if (!plan) return nullptr;
             pool_release::keeping const keep{release_, {plan->at, plan->end, plan->idle}};
-            if (!try_charge(plan->missing, asks)) return nullptr;
+            if (!try_charge(plan->missing, record)) return nullptr;
             auto const held = hold(bytes, aim, plan->missing);
             if (!held) continue;  // others have been there meanwhile
             if (void* const p = memory_.map(*held, who, enter)) return p;
-            // The device has less than the budget says. What lies free elsewhere in this pool may be what is missing.
-            if (asks == asking::nobody || release_.reclaim(held->missing) == 0) return nullptr;
+            // The device has less than the budget says. What lies free elsewhere may be what is missing.
+            if (!record) return nullptr;
+            if (relief && relief->relieve(held->missing)) continue;
+            if (release_.reclaim(held->missing) != 0) continue;
+            if (relief) record->told.insert(record->told.end(), relief->told().begin(), relief->told().end());
+            return nullptr;
         }
     }
     // A window for what is charged; what it does not need, and everything if there is none, is refunded.
@@ -98,8 +105,9 @@ private:
     // --- segments ---
 
     template <class Enter>
-    void* by_segment(std::size_t bytes, std::size_t asked, label const& who, Enter enter) {
-        return use(take_segment(round_up(bytes, granule), asked, who), enter);
+    void* by_segment(std::size_t bytes, std::size_t asked, label const& who, reclaim_record& record,
+                     Enter enter) {
+        return use(take_segment(round_up(bytes, granule), asked, who, record), enter);
     }
     // On a throw it goes back.
     template <class Enter>
@@ -115,12 +123,13 @@ private:
     // A segment of at least `size` bytes for a request that may need less of it. A little more than that while the account
     // has room, so that small requests do not each become a call: an eighth of what there is, the most that may be wasted,
     // in whole multiples of the request, so that requests of one size fill the account to its last byte.
-    [[nodiscard]] segment take_segment(std::size_t size, std::size_t asked, label const& who);
+    [[nodiscard]] segment take_segment(std::size_t size, std::size_t asked, label const& who,
+                                       reclaim_record& record);
 
     // --- what is refused ---
 
-    void charge_or_explain(std::size_t bytes, charge_request const& request);
-    [[noreturn]] void refuse(std::size_t exact, charge_request const& request, std::size_t trimmed);
+    void charge_or_explain(std::size_t bytes, charge_request const& request, reclaim_record& record);
+    [[noreturn]] void refuse(std::size_t exact, charge_request const& request, reclaim_record& record);
     // What is perhaps lost before an aligned address.
     [[nodiscard]] static std::size_t skipped_of(std::size_t exact, charge_request const& request) noexcept;
     // As refused requests tell it: what fits beside what lies free, when that many bytes of pages may be in use.
@@ -153,14 +162,14 @@ CUOTA_INLINE void* adding::operator()(grow_window const& window) const {
 CUOTA_INLINE void pool_growth::reserve(std::size_t bytes, label const& who) {
     adding const enter{memory_.blocks()};
     bool const is_whole_pages = memory_.page() != 0 && bytes % memory_.page() == 0;
-    if (is_whole_pages && map(bytes, who, growth_aim::least_missing, asking::nobody, enter)) return;
-    (void)by_segment(bytes, bytes, who, enter);
+    if (is_whole_pages && map(bytes, who, growth_aim::least_missing, nullptr, enter)) return;
+    reclaim_record record;
+    (void)by_segment(bytes, bytes, who, record, enter);
 }
 
-CUOTA_INLINE bool pool_growth::try_charge(std::size_t bytes, asking asks) {
-    if (asks == asking::nobody) return node().try_charge(bytes);
-    std::vector<reclaimer_facts> told;
-    return try_charge_by([&] { return node().charge_or_say(bytes); }, node(), bytes, told);
+CUOTA_INLINE bool pool_growth::try_charge(std::size_t bytes, reclaim_record* record) {
+    if (!record) return node().try_charge_coming(bytes);
+    return try_charge_by([&] { return node().charge_coming_or_say(bytes); }, node(), bytes, *record);
 }
 
 CUOTA_INLINE std::optional<grow_window> pool_growth::hold(std::size_t bytes, growth_aim aim,
@@ -169,47 +178,50 @@ CUOTA_INLINE std::optional<grow_window> pool_growth::hold(std::size_t bytes, gro
     try {
         window = memory_.blocks().hold(bytes, aim, charged);
     } catch (...) {
-        memory_.refund(charged);
+        memory_.did_not_come(charged);
         throw;
     }
     std::size_t const needed = window ? window->missing : 0;
-    if (charged != needed) memory_.refund(charged - needed);
+    if (charged != needed) memory_.did_not_come(charged - needed);
     return window;
 }
 
-CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t asked, label const& who) {
+CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t asked, label const& who,
+                                               reclaim_record& record) {
     std::size_t const step = memory_.segment_granule();
     std::size_t const exact = round_up(size, step);
     std::size_t const ample = std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
-    if (ample > exact && node().try_charge(ample))
-        if (auto const s = memory_.take_segment(ample)) return *s;
+    if (ample > exact && node().try_charge_coming(ample))
+        if (auto const s = memory_.take_segment(ample, nullptr)) return *s;
 
     charge_request const request{asked, std::max(step, granule), who, memory_.on()};
-    charge_or_explain(exact, request);
-    if (auto const s = memory_.take_segment(exact)) return *s;
+    charge_or_explain(exact, request, record);
+    if (auto const s = memory_.take_segment(exact, &record.told)) return *s;
     // The device has less than the budget says. What this pool does not use may be what is missing.
     std::size_t const trimmed = release_.trim(0);
     if (trimmed != 0) {
-        charge_or_explain(exact, request);
-        if (auto const s = memory_.take_segment(exact)) return *s;
+        record.told.push_back({memory_.blocks().title(), exact, trimmed, 0});
+        charge_or_explain(exact, request, record);
+        if (auto const s = memory_.take_segment(exact, &record.told)) return *s;
     }
-    refuse(exact, request, trimmed);
+    refuse(exact, request, record);
 }
 
-CUOTA_INLINE void pool_growth::charge_or_explain(std::size_t bytes, charge_request const& request) {
-    charge(node(), bytes, request, [&](refusal& facts) {
+CUOTA_INLINE void pool_growth::charge_or_explain(std::size_t bytes, charge_request const& request,
+                                                 reclaim_record& record) {
+    charge_coming(node(), bytes, request, record, [&](refusal& facts) {
         facts.largest_free = memory_.blocks().largest_free();  // the one that is ours to give
         facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
         facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
     });
 }
 
-CUOTA_INLINE void pool_growth::refuse(std::size_t exact, charge_request const& request, std::size_t trimmed) {
-    refusal r = facts_of(node(), exact, request);
-    auto const title = memory_.blocks().title();
-    if (trimmed != 0) r.reclaimers->insert(r.reclaimers->begin(), {title, exact, trimmed, 0});
-    r.reclaimed = trimmed;
-    r.cause = "the budget would allow it, but " + title + " got too little memory from its source";
+CUOTA_INLINE void pool_growth::refuse(std::size_t exact, charge_request const& request,
+                                      reclaim_record& record) {
+    refusal r = facts_of(node(), exact, request, record);
+    note_given(r, record.told);
+    r.cause = "the budget would allow it, but " + memory_.blocks().title() +
+              " got too little memory from its source";
     r.largest_free = r.would_fit = memory_.blocks().largest_free();
     if (r.device) {
         std::size_t const left = std::min(r.device->free, node().room());

@@ -37,11 +37,11 @@ public:
     pool_memory& operator=(pool_memory const&) = delete;
     ~pool_memory();
 
-    // --- what comes: charged by the caller ---
+    // --- what comes: charged by the caller (ledger::charge_coming_or_say), and told here as arrived or not ---
 
-    /// Nothing, and refunded, when the source has too little. Throws: misuse when the source does not align it, and what
-    /// the source throws; refunded then.
-    [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes);
+    /// Nothing, and refunded, when the source has too little; who was asked to give by the source is appended to `told`. Without it,
+    /// nobody is asked. Throws: misuse when the source does not align it, and what the source throws; refunded then.
+    [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes, std::vector<reclaimer_facts>* told);
 
     /// Maps what a held window lacks, and makes a block of it by enter(window). Null, refunded and held no more, when the
     /// device has too little. Throws: cuda_error, and what `enter` throws; refunded and held no more then.
@@ -49,13 +49,18 @@ public:
     template <class Enter>
     [[nodiscard]] void* map(grow_window window, label const& who, Enter enter) {
         window.sizes = sizes_for(window);
+        bool has_come = false;
         try {
-            if (map_holes(window, who)) return enter(window);
+            has_come = map_holes(window, who);
+            if (has_come) {
+                node().arrived(window.missing);
+                return enter(window);
+            }
         } catch (...) {
-            give_up(window);
+            give_up(window, has_come);
             throw;
         }
-        give_up(window);
+        give_up(window, has_come);
         return nullptr;
     }
 
@@ -65,8 +70,8 @@ public:
     void give_back(segment const& s) noexcept;
     /// What was taken out of the blocks. Returns the bytes that are gone: all, or none, and it is free as before.
     std::size_t give_back(idle_memory const& out) noexcept;
-    /// What was charged and did not come.
-    void refund(std::size_t bytes) noexcept { account_.refund(bytes); }
+    /// What was charged for it. Refunds it.
+    void did_not_come(std::size_t bytes) noexcept { node().did_not_come(bytes); }
     /// What is gone is refunded in an instant. Not waited for without end: who watches the budget is called then, by the
     /// thread that refunds, and may wait for this one, or be this one.
     void wait_for_refunds() const noexcept;
@@ -98,7 +103,7 @@ private:
     [[nodiscard]] mapping_sizes sizes_for(grow_window const& window) const noexcept;
     [[nodiscard]] bool map_holes(grow_window const& window, label const& who);
     // Nothing has used its pages yet. What cannot be unmapped stays charged, and serves nobody; it is unmapped at the end.
-    void give_up(grow_window const& window) noexcept;
+    void give_up(grow_window const& window, bool has_come) noexcept;
     // Of a held window.
     template <class Visit>
     static void for_each_hole(grow_window const& window, Visit visit) {
@@ -185,18 +190,25 @@ CUOTA_INLINE void pool_memory::wait_for_device() noexcept {
     if (!report_failure_of(wait)) (void)report_failure_of(wait);
 }
 
-CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes) {
+CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes,
+                                                              std::vector<reclaimer_facts>* told) {
+    std::optional<reclaiming> asks_nobody;
+    if (!told) asks_nobody.emplace();
     void* p = nullptr;
     try {
         peers_.for_each([&](device peer) { rt::allow_reach(peer, *device_); });
         p = source_.allocate_sync(bytes, granule, label{name_, {}});
-    } catch (out_of_memory const&) {
-        account_.refund(bytes);
+    } catch (out_of_memory const& refused) {
+        did_not_come(bytes);
+        if (told && refused.facts().reclaimers)
+            for (reclaimer_facts const& one : *refused.facts().reclaimers)
+                if (one.asked != 0) told->push_back(one);
         return std::nullopt;
     } catch (...) {
-        account_.refund(bytes);
+        did_not_come(bytes);
         throw;
     }
+    node().arrived(bytes);
     if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) {
         give_back(segment{p, bytes});
         throw_misuse("{}: its source does not align memory to the {} bytes that it was asked for",
@@ -248,11 +260,14 @@ CUOTA_INLINE bool pool_memory::map_holes(grow_window const& window, label const&
     return all;
 }
 
-CUOTA_INLINE void pool_memory::give_up(grow_window const& window) noexcept {
+CUOTA_INLINE void pool_memory::give_up(grow_window const& window, bool has_come) noexcept {
     for_each_hole(window, [&](block& hole) {
         if (hole.requested != 0 && pages_->unmap(hole.at(), hole.requested)) hole.requested = 0;
     });
-    account_.refund(window.missing - blocks_.give_up(window));
+    std::size_t const kept = blocks_.give_up(window);
+    if (has_come) return account_.refund(window.missing - kept);
+    if (kept != 0) node().arrived(kept);
+    did_not_come(window.missing - kept);
 }
 
 }  // namespace cuota::inline v0::detail

@@ -61,6 +61,7 @@ public:
 
     std::size_t reclaim(std::size_t wanted) noexcept override { return release_.reclaim(wanted); }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable(std::size_t wanted) const noexcept override;
+    [[nodiscard]] std::size_t freed() const noexcept override { return blocks().freed(); }
     [[nodiscard]] int priority() const noexcept override { return priority_; }
     void holdings(std::vector<holding>& into) const override { blocks().holdings(into); }
     [[nodiscard]] std::size_t largest_free() const noexcept override { return blocks().largest_free(); }
@@ -157,9 +158,19 @@ CUOTA_INLINE pool_state::pool_state(budget account, any_resource source, std::op
                                                                              alignment_,
                                                                              peers} {
     memory_.node().join(*this);
+    try {
+        if (where) idle_registry::join(*where, *this);
+        else if (memory_.kind() == memory_kind::pinned) idle_registry::join(memory_origin::host(), *this);
+    } catch (...) {
+        memory_.node().leave(*this);
+        throw;
+    }
 }
 
-CUOTA_INLINE_IN_PLACE pool_state::~pool_state() { memory_.node().leave(*this); }
+CUOTA_INLINE_IN_PLACE pool_state::~pool_state() {
+    idle_registry::leave(*this);
+    memory_.node().leave(*this);
+}
 
 CUOTA_INLINE void* pool_state::allocate(stream_ref s, std::size_t bytes, std::size_t alignment,
                                         label const& who, lifespan meant, bool keeps) {

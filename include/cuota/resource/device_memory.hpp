@@ -29,7 +29,8 @@ struct cuda_malloc {
 /// Order:   valid on every stream at return. `deallocate` blocks the host until the stream is done, since CUDA does not promise that
 ///          cudaFree waits; `deallocate_sync` expects that all work on the memory has ended. cudaFree may wait for the whole device.
 /// Threads: any.
-/// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256; cuda_error. Nothing is taken then.
+/// Throws:  out_of_memory with the driver's numbers, when pools and caches of the device have been asked (docs/refusals.md); misuse for an
+///          alignment above 256; cuda_error. Nothing is taken then.
 /// Cost:    a driver call each way, some 10 to 1000 us on a GPU.
 /// Example: tests/resource/device_memory.cpp
 class device_memory final : public detail::blocking_memory<memory_kind::device, detail::cuda_malloc> {

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include <cuota/core/error_sink.hpp>
+#include <cuota/resource/idle_memory.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/memory.hpp>
@@ -28,7 +29,7 @@ public:
     friend bool operator==(driver_memory, driver_memory) noexcept = default;
 
 protected:
-    // What call() gives, with the device current; null from it is a refusal with the driver's numbers.
+    // What call() gives, with the device current; null from it, after all relief, is a refusal with the driver's numbers.
     template <class Call>
     [[nodiscard]] void* take(std::size_t bytes, std::size_t alignment, label const& who, char const* name,
                              Call call) {
@@ -36,17 +37,21 @@ protected:
         if (bytes == 0) return nullptr;
         device_scope const here{where_};
         std::size_t const taken = round_up(bytes, granule());
-        count(taken);
-        void* p = nullptr;
-        try {
-            p = call();
-        } catch (...) {
-            uncount(taken);
-            throw;
-        }
+        driver_relief relief{where_};
+        void* const p = call_with_relief(relief, taken, [&] {
+            count(taken);
+            void* taken_now = nullptr;
+            try {
+                taken_now = call();
+            } catch (...) {
+                uncount(taken);
+                throw;
+            }
+            if (!taken_now) uncount(taken);
+            return taken_now;
+        });
         if (p) return p;
-        uncount(taken);
-        refuse_on(where_, bytes, granule(), who, name);
+        refuse_on(where_, bytes, granule(), who, name, relief.told());
     }
     // call(p) tells whether the driver took it back; if not, it is still ours, and was reported.
     template <class Call>

@@ -43,6 +43,7 @@ public:
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <cuota/resource/idle_memory.hpp>
 #include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0 {
@@ -64,11 +65,12 @@ CUOTA_INLINE void* pinned_memory::allocate_sync(std::size_t bytes, std::size_t a
     detail::check_alignment(alignment, who);
     if (bytes == 0) return nullptr;
     rt::on_behalf_of(who.where, who.name);
-    void* const p = rt::pinned_allocate(bytes);
-    if (!p)
-        throw out_of_memory{
-            detail::driver_refusal(bytes, granule(), who, "cudaHostAlloc could not lock that much")};
-    return p;
+    detail::driver_relief relief{detail::memory_origin::host()};
+    void* const p = detail::call_with_relief(relief, bytes, [bytes] { return rt::pinned_allocate(bytes); });
+    if (p) return p;
+    refusal r = detail::driver_refusal(bytes, granule(), who, "cudaHostAlloc could not lock that much");
+    detail::note_given(r, relief.told());
+    throw out_of_memory{std::move(r)};
 }
 
 CUOTA_INLINE void pinned_memory::deallocate_sync(void* p, std::size_t, std::size_t) noexcept {

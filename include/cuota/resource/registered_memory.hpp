@@ -40,17 +40,14 @@ public:
         check_alignment(alignment, who, granule());
         if (bytes == 0) return nullptr;
         std::optional<std::size_t> const all = checked_round_up(bytes, granule());
-        std::byte* const at = all ? map_pages(*all) : nullptr;
-        char const* missing = at ? nullptr : "the system has no room for that many pages";
-        if (at) try {
-                missing = lock_new(at, *all, who);
-            } catch (...) {
-                unmap_pages(at, *all);
-                throw;
-            }
-        if (!missing) return at;
-        if (at) unmap_pages(at, *all);
-        throw out_of_memory{self().told(driver_refusal(bytes, granule(), who, missing))};
+        char const* missing = "the system has no room for that many pages";
+        driver_relief relief{memory_origin::host()};
+        void* const p =
+            all ? call_with_relief(relief, *all, [&] { return try_allocate(*all, who, missing); }) : nullptr;
+        if (p) return p;
+        refusal r = driver_refusal(bytes, granule(), who, missing);
+        note_given(r, relief.told());
+        throw out_of_memory{self().told(std::move(r))};
     }
     /// What cannot be unlocked is reported, and stays.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
@@ -63,6 +60,22 @@ public:
 
 private:
     [[nodiscard]] Self const& self() const noexcept { return static_cast<Self const&>(*this); }
+
+    // Null when something is missing, which it says.
+    [[nodiscard]] void* try_allocate(std::size_t bytes, label const& who, char const*& missing) const {
+        std::byte* const at = map_pages(bytes);
+        missing = "the system has no room for that many pages";
+        if (!at) return nullptr;
+        try {
+            missing = lock_new(at, bytes, who);
+        } catch (...) {
+            unmap_pages(at, bytes);
+            throw;
+        }
+        if (!missing) return at;
+        unmap_pages(at, bytes);
+        return nullptr;
+    }
 
     /// What is missing; null when nothing is.
     [[nodiscard]] char const* lock_new(std::byte* at, std::size_t bytes, label const& who) const {

@@ -161,14 +161,19 @@ std::optional<device_facts> facts_of(device where) noexcept;
 [[nodiscard]] refusal driver_refusal(std::size_t bytes, std::size_t granule, label const& who,
                                      std::string cause);
 
+/// What was given back before the refusal, and by whom.
+void note_given(refusal& r, std::vector<reclaimer_facts> const& told);
+
 [[noreturn]] void refuse_on(device where, std::size_t bytes, std::size_t granule, label const& who,
-                            char const* call);
+                            char const* call, std::vector<reclaimer_facts> const& told = {});
 
 }  // namespace detail
 
 }  // namespace cuota::inline v0
 
 #if CUOTA_DEFINE_MEMORY
+
+#include <cuota/runtime/memory.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -218,8 +223,13 @@ CUOTA_INLINE std::optional<device_facts> facts_of(device where) noexcept {
     std::optional<device_facts> facts;
     report_failure_of([&] {
         device::memory_info const memory = where.memory();
-        facts =
-            device_facts{where.ordinal(), where.name(), memory.total, memory.free, taken_on(where).load()};
+        facts = device_facts{where.ordinal(),
+                             where.name(),
+                             memory.total,
+                             memory.free,
+                             taken_on(where).load(),
+                             0,
+                             rt::in_default_pool(where).idle()};
     });
     return facts;
 }
@@ -235,11 +245,18 @@ CUOTA_INLINE refusal driver_refusal(std::size_t bytes, std::size_t granule, labe
     return r;
 }
 
+CUOTA_INLINE void note_given(refusal& r, std::vector<reclaimer_facts> const& told) {
+    for (reclaimer_facts const& t : told) r.reclaimed = saturating_add(r.reclaimed, t.given);
+    if (!r.reclaimers) r.reclaimers.emplace();
+    r.reclaimers->insert(r.reclaimers->begin(), told.begin(), told.end());
+}
+
 CUOTA_INLINE void refuse_on(device where, std::size_t bytes, std::size_t granule, label const& who,
-                            char const* call) {
+                            char const* call, std::vector<reclaimer_facts> const& told) {
     refusal r =
         driver_refusal(bytes, granule, who, std::string{call} + " found too little memory on the device");
     r.device = facts_of(where);
+    note_given(r, told);
     if (r.device) r.would_fit = round_down(r.device->free, granule);
     throw out_of_memory{std::move(r)};
 }

@@ -37,9 +37,18 @@ bool device_free(void* p) noexcept;
 /// In stream order of s. In a capture of s, which may use it, that fails, and cudaFree does it.
 bool async_free(void* p, stream_ref s) noexcept;
 
-/// Bytes that the device's default pool has taken from the driver, in use or kept for async_allocate: not free, as the
-/// driver tells it. 0 for a device without pools. Throws: cuda_error.
-[[nodiscard]] std::size_t reserved_by_default_pool(device where);
+/// What the device's default pool has taken from the driver: not free, as the driver tells it. Bytes.
+struct pool_levels {
+    std::size_t reserved = 0;  ///< in use, or kept for async_allocate
+    std::size_t used = 0;      ///< by allocations, and by frees that their streams have not come to
+
+    /// Kept, and used by nothing.
+    [[nodiscard]] std::size_t idle() const noexcept { return reserved - (used < reserved ? used : reserved); }
+};
+/// All 0 for a device without pools. Throws: cuda_error.
+[[nodiscard]] pool_levels in_default_pool(device where);
+/// Gives back to the driver what the device's default pool keeps and nothing uses. Throws: cuda_error.
+void trim_default_pool(device where);
 
 /// Page-locked host memory, usable by every device. Null when there is too little. Throws: cuda_error.
 [[nodiscard]] void* pinned_allocate(std::size_t bytes);
@@ -129,19 +138,40 @@ CUOTA_INLINE bool async_free(void* p, stream_ref s) noexcept {
     return is_freed;
 }
 
-CUOTA_INLINE std::size_t reserved_by_default_pool(device where) {
-    beside_capture const beside;
+namespace detail {
+
+// Null for a device without pools.
+[[nodiscard]] CUOTA_INLINE cudaMemPool_t default_pool(device where) {
     cudaMemPool_t pool = nullptr;
     cudaError_t const code = cudaDeviceGetDefaultMemPool(&pool, where.ordinal());
     if (code == cudaErrorNotSupported) {
         (void)cudaGetLastError();
-        return 0;
+        return nullptr;
     }
     check(code, "cudaDeviceGetDefaultMemPool");
-    std::uint64_t reserved = 0;
-    check(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved),
-          "cudaMemPoolGetAttribute");
-    return static_cast<std::size_t>(reserved);
+    return pool;
+}
+
+[[nodiscard]] CUOTA_INLINE std::size_t level_of(cudaMemPool_t pool, cudaMemPoolAttr which) {
+    std::uint64_t bytes = 0;
+    check(cudaMemPoolGetAttribute(pool, which, &bytes), "cudaMemPoolGetAttribute");
+    return static_cast<std::size_t>(bytes);
+}
+
+}  // namespace detail
+
+CUOTA_INLINE pool_levels in_default_pool(device where) {
+    beside_capture const beside;
+    cudaMemPool_t const pool = detail::default_pool(where);
+    if (!pool) return {};
+    return {detail::level_of(pool, cudaMemPoolAttrReservedMemCurrent),
+            detail::level_of(pool, cudaMemPoolAttrUsedMemCurrent)};
+}
+
+CUOTA_INLINE void trim_default_pool(device where) {
+    beside_capture const beside;
+    if (cudaMemPool_t const pool = detail::default_pool(where))
+        check(cudaMemPoolTrimTo(pool, 0), "cudaMemPoolTrimTo");
 }
 
 CUOTA_INLINE void* pinned_allocate(std::size_t bytes) {

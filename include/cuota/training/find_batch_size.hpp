@@ -106,7 +106,7 @@ private:
         if (o.largest == 0) fail("no largest batch was named: the number of samples there are, or less");
         if (o.smallest == 0 || o.multiple_of == 0) fail("a batch of 0 is none");
         if (!(o.margin >= 0 && o.margin < 1))
-            fail("a margin of " + std::to_string(o.margin) + " is not a share from 0 to less than 1");
+            fail("a margin of " + real_text(o.margin) + " is not a share from 0 to less than 1");
         if (!o.account && (o.plan || o.keep_free != 0))
             fail("a plan and bytes to keep free are of an account, and none was named");
     }
@@ -118,7 +118,7 @@ private:
         std::size_t most = options_.largest / step * step;
         if (agreement* const ranks = options_.ranks) {
             std::string const how =
-                " in steps of " + std::to_string(step) + ", margin " + std::to_string(options_.margin);
+                " in steps of " + std::to_string(step) + ", margin " + real_text(options_.margin);
             least = ranks->largest(least, "smallest batch" + how, where_);
             most = ranks->smallest(most, "largest batch" + how, where_);
         }

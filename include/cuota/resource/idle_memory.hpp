@@ -1,0 +1,287 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Memory that lies idle: who has it, whom to ask first, and what is done when the driver refuses a request while some of it is left.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/refusal.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// Has memory that nobody uses, and may be asked to give it back. Called outside every lock, from whichever thread lacks memory.
+class idle_holder : public ref_counted {
+public:
+    virtual ~idle_holder() = default;
+
+    /// Gives back at least `wanted` bytes that nobody uses, or all of them, and as little more as it can; returns the bytes.
+    virtual std::size_t reclaim(std::size_t wanted) noexcept = 0;
+
+    /// What reclaim(wanted) would give back now; too much rather than too little if it cannot be said.
+    [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
+
+    /// Which is asked first: the higher; among equals, the one that gives back least more than is missing.
+    [[nodiscard]] virtual int priority() const noexcept { return 0; }
+
+    /// True when reclaim() returns what a function of the program says. The account is then asked whether it is so.
+    [[nodiscard]] virtual bool speaks_for_program() const noexcept { return false; }
+    /// Bytes that came free in it so far and stayed charged, as blocks in a pool do: reclaim() can give them. It only grows.
+    [[nodiscard]] virtual std::size_t freed() const noexcept { return 0; }
+    /// Reports to the error sink that of the bytes that reclaim() said it gave, only `shown` came back to the account.
+    virtual void report_false_claim(std::size_t, std::size_t, std::string const&) const noexcept {}
+
+    /// For messages.
+    [[nodiscard]] virtual std::string title() const = 0;
+};
+
+/// While one is alive, this thread asks nobody to give back: holders are giving back on it, or it tries what it can do without.
+class reclaiming {
+public:
+    reclaiming() noexcept : before_{std::exchange(is_on(), true)} {}
+    reclaiming(reclaiming const&) = delete;
+    reclaiming& operator=(reclaiming const&) = delete;
+    ~reclaiming() { is_on() = before_; }
+
+    [[nodiscard]] static bool& is_on() noexcept;
+
+private:
+    bool before_;
+};
+
+/// The holders that are asked for one lack of memory: by priority, and among equals so that as little as possible is given in excess.
+class idle_round {
+public:
+    explicit idle_round(dynamic_array<shared<idle_holder>> asked);
+
+    /// Whether all that are left could give `missing` bytes together.
+    [[nodiscard]] bool can_give(std::size_t missing) const noexcept;
+    [[nodiscard]] bool is_over() const noexcept { return left_.empty(); }
+    /// The next to be asked for `missing` bytes, which is left no more. Not when it is over.
+    [[nodiscard]] shared<idle_holder> next(std::size_t missing) noexcept;
+
+private:
+    dynamic_array<shared<idle_holder>> left_;
+};
+
+/// Where memory of the driver comes from.
+class memory_origin {
+public:
+    /// Of a device.
+    memory_origin(device where) noexcept : ordinal_{where.ordinal()} {}
+    /// Page-locked memory of the host.
+    [[nodiscard]] static memory_origin host() noexcept { return memory_origin{-1}; }
+    /// Of one of these, which nobody knows.
+    [[nodiscard]] static memory_origin unknown() noexcept { return memory_origin{-2}; }
+
+    [[nodiscard]] bool is_host() const noexcept { return ordinal_ == -1; }
+    /// Not of the host or of an unknown origin.
+    [[nodiscard]] device where() const noexcept { return device{ordinal_}; }
+    friend bool operator==(memory_origin, memory_origin) noexcept = default;
+
+private:
+    explicit memory_origin(int ordinal) noexcept : ordinal_{ordinal} {}
+    int ordinal_;
+};
+
+/// All holders of this process, of every budget: the driver does not know of budgets. Threads: any.
+class idle_registry {
+public:
+    /// From now on it is asked when the driver refuses memory of that origin. It leaves before it ends. Throws: std::bad_alloc.
+    static void join(memory_origin from, idle_holder& who);
+    static void leave(idle_holder& who) noexcept;
+    /// Those of that origin. Throws: std::bad_alloc.
+    [[nodiscard]] static dynamic_array<shared<idle_holder>> of(memory_origin from);
+
+private:
+    struct shelf;
+    [[nodiscard]] static shelf& all() noexcept;
+};
+
+/// What is done for one request that the driver has refused, before it is refused to the program: one measure after the other, and
+/// the request is tried again after each that was of use. Nothing of it runs for a request that the driver grants.
+///
+///     1  frees under way are waited for, where the device's default pool (cudaMallocAsync) has any or keeps memory ready, and that is
+///        trimmed
+///     2  pools and loaders of the same origin, of every budget, are asked for what is missing
+///     3  the program's own caches are asked for it (a reclaimer does not tell of what memory it is), and then pools again
+///
+/// Nobody is asked in a call that gives back memory (`reclaiming`). In a capture by `capture` of any thread nothing is waited for.
+/// Threads: one at a time. Cost: calls of the driver, and a wait for the device where its default pool has memory that is not in use.
+class driver_relief {
+public:
+    explicit driver_relief(memory_origin from) noexcept : from_{from} {}
+
+    /// True when one more measure was of use for `bytes`; false when there is none left. What goes wrong goes to the error sink.
+    [[nodiscard]] bool relieve(std::size_t bytes) noexcept;
+    /// Who was asked, and what they gave.
+    [[nodiscard]] std::vector<reclaimer_facts> const& told() const noexcept { return told_; }
+
+private:
+    enum class measure { trim, ask_holders, ask_program, none };
+
+    // Each returns whether it was of use. Throws: cuda_error, std::bad_alloc.
+    [[nodiscard]] bool take(measure next, std::size_t bytes);
+    [[nodiscard]] bool trim();
+    // Nobody, when they and `others`, which are asked later, could not give what is missing.
+    [[nodiscard]] bool ask(dynamic_array<shared<idle_holder>> whom, std::size_t bytes,
+                           std::size_t others = 0);
+    // What the device lacks of the bytes, `unlimited` if it has never had as many; of the host nobody knows.
+    [[nodiscard]] std::size_t lacking(std::size_t bytes) const;
+
+    memory_origin const from_;
+    measure next_ = measure::trim;
+    std::vector<reclaimer_facts> told_{};
+};
+
+/// What call() gives, tried again after each measure of relief when it gives null.
+template <class Call>
+[[nodiscard]] void* call_with_relief(driver_relief& relief, std::size_t bytes, Call call) {
+    void* p = call();
+    while (!p && relief.relieve(bytes)) p = call();
+    return p;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <cuota/core/error_sink.hpp>
+#include <cuota/core/sort_stably.hpp>
+#include <cuota/core/std_parts.hpp>
+#include <cuota/resource/resource.hpp>
+#include <cuota/runtime/capture_scope.hpp>
+#include <cuota/runtime/memory.hpp>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool& reclaiming::is_on() noexcept {
+    static thread_local bool on = false;
+    return on;
+}
+
+CUOTA_INLINE idle_round::idle_round(dynamic_array<shared<idle_holder>> asked) : left_{std::move(asked)} {
+    sort_stably(left_, std::greater{}, [](auto const& left) { return left->priority(); });
+}
+
+CUOTA_INLINE bool idle_round::can_give(std::size_t missing) const noexcept {
+    std::size_t sum = 0;
+    for (auto const& left : left_) sum = saturating_add(sum, left->reclaimable(missing));
+    return sum >= missing;
+}
+
+CUOTA_INLINE shared<idle_holder> idle_round::next(std::size_t missing) noexcept {
+    // Of the highest priority: the one that covers it with the least excess, else the one that gives most.
+    auto* best = left_.begin();
+    std::size_t most = (*best)->reclaimable(missing);
+    for (auto* at = best + 1; at != left_.end() && (*at)->priority() == (*best)->priority(); ++at) {
+        std::size_t const gives = (*at)->reclaimable(missing);
+        if (most >= missing ? gives >= missing && gives < most : gives > most) {
+            best = at;
+            most = gives;
+        }
+    }
+    shared<idle_holder> next = std::move(*best);
+    left_.erase(best);
+    return next;
+}
+
+struct idle_registry::shelf {
+    std::mutex guard;
+    dynamic_array<std::pair<memory_origin, idle_holder*>> holders;  // each leaves before it dies
+};
+
+CUOTA_INLINE idle_registry::shelf& idle_registry::all() noexcept {
+    static shelf& one = *new shelf;  // never destroyed: static pools leave until the very end
+    return one;
+}
+
+CUOTA_INLINE void idle_registry::join(memory_origin from, idle_holder& who) {
+    std::lock_guard const lock{all().guard};
+    all().holders.emplace_back(from, &who);
+}
+
+CUOTA_INLINE void idle_registry::leave(idle_holder& who) noexcept {
+    std::lock_guard const lock{all().guard};
+    all().holders.erase_if([&](auto const& entry) { return entry.second == &who; });
+}
+
+CUOTA_INLINE dynamic_array<shared<idle_holder>> idle_registry::of(memory_origin from) {
+    dynamic_array<shared<idle_holder>> found;
+    std::lock_guard const lock{all().guard};
+    found.reserve(all().holders.size());  // an owner that went by a throw could be the last, under the lock
+    for (auto const& [origin, who] : all().holders)
+        if (origin == from && who->try_add_owner()) found.push_back(shared<idle_holder>::adopt(who));
+    return found;
+}
+
+CUOTA_INLINE bool driver_relief::relieve(std::size_t bytes) noexcept {
+    bool was_of_use = false;
+    while (!was_of_use && next_ != measure::none && !reclaiming::is_on()) {
+        measure const now = next_;
+        next_ = static_cast<measure>(static_cast<int>(now) + 1);
+        report_failure_of([&] { was_of_use = take(now, bytes); });
+    }
+    return was_of_use;
+}
+
+CUOTA_INLINE bool driver_relief::take(measure next, std::size_t bytes) {
+    reclaiming const here;
+    if (next == measure::trim) return trim();
+    if (next == measure::ask_holders) return ask(idle_registry::of(from_), bytes);
+    auto holders = idle_registry::of(from_);
+    std::size_t idle = 0;
+    for (auto const& one : holders) idle = saturating_add(idle, one->reclaimable(unlimited));
+    if (!ask(idle_registry::of(memory_origin::unknown()), bytes, idle)) return false;
+    (void)ask(std::move(holders), bytes);  // caches may have given blocks back to pools
+    return true;
+}
+
+CUOTA_INLINE bool driver_relief::trim() {
+    if (from_.is_host()) return false;
+    device const where = from_.where();
+    // Not ours, but kept ready or not free yet. A capture that is not ours would be spoilt by the wait, and cannot be seen; so
+    // nobody waits where nothing was freed.
+    if (rt::in_default_pool(where).reserved <= taken_from_pool_of(where).load()) return false;
+    if (!captured_streams::are_any()) where.synchronize();
+    rt::trim_default_pool(where);
+    return true;
+}
+
+CUOTA_INLINE std::size_t driver_relief::lacking(std::size_t bytes) const {
+    if (from_.is_host()) return bytes;
+    device::memory_info const memory = from_.where().memory();
+    if (bytes > memory.total) return unlimited;
+    return bytes > memory.free ? bytes - memory.free : bytes;  // in pieces, then
+}
+
+CUOTA_INLINE bool driver_relief::ask(dynamic_array<shared<idle_holder>> whom, std::size_t bytes,
+                                     std::size_t others) {
+    if (whom.empty()) return false;
+    std::size_t const missing = lacking(bytes);
+    idle_round round{std::move(whom)};
+    // Of the host nobody knows how much is missing.
+    if (!from_.is_host() && !round.can_give(missing - std::min(missing, others))) return false;
+    std::size_t got = 0;
+    while (got < missing && !round.is_over()) {
+        std::size_t const wanted = missing - got;
+        shared<idle_holder> const who = round.next(wanted);
+        std::size_t const given = who->reclaim(wanted);
+        if (given == 0) continue;
+        told_.push_back({who->title(), wanted, given, 0});
+        got = saturating_add(got, given);
+    }
+    if (got != 0) (void)trim();  // a pool's source may be the driver's pool
+    return got != 0;
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif
