@@ -65,10 +65,12 @@ without("a batch that was moved from has no view",
 # ---- Errors (hazards_of_errors.sim.cpp)
 
 without("who waits is told of a failure", (LINE, "        place.failure = std::move(failure);\n", ""), "H7")
-without("who waits is woken", (ENGINE, "            memory_->uses_of_ring().drop();\n        }\n        arrived_.notify_all();", "            memory_->uses_of_ring().drop();\n        }"),
+without("who waits is woken",
+        [(ENGINE, "            memory_->uses_of_ring().drop();\n        }\n        copy_what_can_be();\n        arrived_.notify_all();", "            memory_->uses_of_ring().drop();\n        }\n        copy_what_can_be();"),
+         (ENGINE, "        arrived_.notify_all();  // nobody waits for the next one's transform\n", "")],
         "H7")
 without("a copy that fails is its batch's failure",
-        (ENGINE, "                line_.fail(std::current_exception());\n                return;", "                return;"),
+        (ENGINE, "            line_.fail(std::move(failure));\n", ""),
         "H7", "H19")
 without("an epoch without workers is over", (ENGINE, "            if (!line_.is_open() || line_.has_failed()) return;", "            return;"), "H7")
 without("whatever a source throws is caught",
@@ -132,9 +134,9 @@ without("a child touches nothing", (ENGINE, "        if (of->is_in_its_process()
 without("CUDA that is gone is left alone",
         (CALL, "    if (code == cudaErrorCudartUnloading)\n        return false;", "    if (false)\n        return false;"), "H17")
 without("a ring's end throws nothing", (RING, "if (s.copied) rt::drain(*s.copied);", "if (s.copied) s.copied->synchronize();"), "H17")
-without("a batch's end takes the lock", (ENGINE, "            std::lock_guard const lock{guard_};\n            report_failure_of([&] { stage_.poison", "            report_failure_of([&] { stage_.poison"),
+without("a batch's end takes the lock", (ENGINE, "            region_lock const lock{guard_};\n            line_.give_back(index);", "            line_.give_back(index);"),
         "H20", by_tsan=True)
-without("what a worker brings is under the lock", (ENGINE, "            std::lock_guard const lock{guard_};\n            if (line_.fill(", "            if (line_.fill("),
+without("what a worker brings is under the lock", (ENGINE, "            region_lock const lock{guard_};\n            if (line_.fill(", "            if (line_.fill("),
         "H20", by_tsan=True)
 
 # ---- Epochs (hazards_of_epochs.sim.cpp)

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <semaphore>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/sanitizer.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
@@ -299,4 +301,103 @@ TEST_CASE("caches that charge while they give do not wait for one another", "[gu
     for (std::thread& t : threads) t.join();
     REQUIRE(b.held() == 90);
     b.refund(90);
+}
+
+namespace {
+
+// A cache that charges while it has its own lock, as caches do.
+class locked_cache {
+public:
+    explicit locked_cache(budget b) : account_{std::move(b)} {}
+    ~locked_cache() { account_.refund(bytes_); }
+
+    void insert(std::size_t bytes) {
+        free_.acquire();
+        try {
+            account_.charge(bytes, "entry");
+            bytes_ += bytes;
+        } catch (...) {
+            free_.release();
+            throw;
+        }
+        free_.release();
+    }
+    [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+private:
+    std::size_t could() {
+        if (!free_.try_acquire()) return 0;
+        std::size_t const bytes = bytes_;
+        free_.release();
+        return bytes;
+    }
+    std::size_t give(std::size_t wanted) {
+        if (!free_.try_acquire()) return 0;
+        std::size_t const given = std::min(wanted, bytes_);
+        bytes_ -= given;
+        account_.refund(given);
+        free_.release();
+        return given;
+    }
+
+    budget account_;
+    std::binary_semaphore free_{1};
+    std::size_t bytes_ = 0;
+    reclaimer registered_{account_, "cache", [this](std::size_t) { return could(); },
+                          [this](std::size_t wanted) { return give(wanted); }};
+};
+
+}  // namespace
+
+TEST_CASE("a cache that charges under its own lock has nothing to give meanwhile, and gives to others",
+          "[guard][reclaimer]") {
+    budget b{"b", 100};
+    locked_cache cache{b};
+    cache.insert(60);
+    CHECK_THROWS_AS(cache.insert(60), cuota::budget_exceeded);
+    CHECK(cache.bytes() == 60);
+    b.charge(70);
+    CHECK(cache.bytes() == 30);
+    CHECK(b.held() == 100);
+    b.refund(70);
+}
+
+TEST_CASE("threads that insert into caches of one budget wait for no lock of another", "[guard][reclaimer]") {
+    budget b{"b", 1000};
+    locked_cache first{b};
+    locked_cache second{b};
+    auto const work = [](locked_cache& cache) {
+        for (int i = 0; i != support::rounds(2000); ++i) try {
+                cache.insert(300);
+            } catch (cuota::budget_exceeded const&) {  // the other one has it, and is at work
+            }
+    };
+    std::thread one{[&] { work(first); }};
+    work(second);
+    one.join();
+    CHECK(b.held() == first.bytes() + second.bytes());
+}
+
+TEST_CASE(
+    "a cache may wait for another thread that charges: that one is refused, and does not wait for the cache",
+    "[guard][reclaimer]") {
+    budget b{"b", 100};
+    std::size_t cached = 60;
+    b.charge(cached);
+    bool was_refused = false;
+    reclaimer const r{b, "cache", [&](std::size_t) { return cached; },
+                      [&](std::size_t wanted) {
+                          std::thread{[&] {
+                              try {
+                                  b.charge(50);
+                              } catch (cuota::budget_exceeded const&) { was_refused = true; }
+                          }}.join();
+                          std::size_t const given = std::min(wanted, cached);
+                          cached -= given;
+                          b.refund(given);
+                          return given;
+                      }};
+    b.charge(60);
+    CHECK(was_refused);
+    b.refund(60 + cached);
 }

@@ -65,7 +65,7 @@ TENURED_LOCK_MUTATIONS = [
     ("a tenured_lock is known to be somebody's", TENURED, "        is_settled_ = true;\n", ""),
     ("a tenured_lock runs without a lock for its holder only", TENURED, "if (is_mine(*me)) return f();", "return f();"),
     ("a tenured_lock is entered in a section", TENURED, "            section const here{*me};\n", ""),
-    ("a tenured_lock runs one thing at a time under its lock", TENURED, "        std::lock_guard const lock{guard_};\n", ""),
+    ("a tenured_lock runs one thing at a time under its lock", TENURED, "        region_lock const lock{guard_};\n", ""),
     ("a tenured_lock is called in before anything runs under its lock", TENURED, "        call_in();\n", ""),
     ("what runs in a tenured_lock is over when the tenure begins", TENURED, "} const after{*this};\n        return f();",
      "} const after{*this};\n        settle();\n        guard_.unlock();\n        struct back { mutex& m; ~back() { m.lock(); } } const b{guard_};\n        return f();"),

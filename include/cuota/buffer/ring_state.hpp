@@ -17,6 +17,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/fwd.hpp>
 #include <cuota/resource/any_resource.hpp>
@@ -142,7 +143,7 @@ CUOTA_INLINE std::optional<std::uint32_t> ring_state::acquire(std::stop_token st
 CUOTA_INLINE std::optional<std::uint32_t> ring_state::try_acquire() {
     std::uint32_t index = 0;
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         auto ready = free_.begin();
         while (ready != free_.end() && slots_[*ready].copied && !slots_[*ready].copied->is_done()) ++ready;
         if (ready == free_.end()) return std::nullopt;
@@ -155,7 +156,7 @@ CUOTA_INLINE std::optional<std::uint32_t> ring_state::try_acquire() {
 
 CUOTA_INLINE void ring_state::put_back(std::uint32_t index) noexcept {
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         free_.push_back(index);  // reserved for all of them
         free_now_.store(free_.size(), std::memory_order_relaxed);
     }
@@ -194,7 +195,7 @@ CUOTA_INLINE void ring_state::check_device(stream_ref s, place where) {
 }
 
 CUOTA_INLINE event const* ring_state::copied(std::uint32_t index, std::uint64_t n) const {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     return slots_[index].over >= n ? nullptr : &*slots_[index].copied;
 }
 
@@ -226,7 +227,7 @@ CUOTA_INLINE std::uint32_t ring_state::settled(std::uint32_t index) {
         put_back(index);
         throw;
     }
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     slots_[index].over = slots_[index].copies;
     return index;
 }

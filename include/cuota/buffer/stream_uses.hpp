@@ -18,6 +18,7 @@
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/process_state.hpp>
 #include <cuota/core/thread_record.hpp>
 #include <cuota/runtime/capture_scope.hpp>
@@ -204,7 +205,7 @@ private:
         bool was_borrowed = false;
         place borrowed_at{};
         {
-            std::lock_guard const lock{guard_};
+            region_lock const lock{guard_};
             auto const open = slots_.open();
             is_last = is_unused();
             was_borrowed = is_borrowed();
@@ -287,12 +288,12 @@ CUOTA_INLINE void stream_uses::end_first(bool writes) noexcept {
 }
 
 CUOTA_INLINE void stream_uses::wrote_at_home() {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (mark_home(foreign_capture_of(home_))) set_written(at_home);
 }
 
 CUOTA_INLINE void stream_uses::refuse_while_borrowed(char const* done, place where, bool to_write) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     std::string const since = message("a buffer was {} while it is still borrowed {}",
                                       {done, to_write ? "to write since " : "since "});
     if (auto const open = slots_.open(); open && (!to_write || open->writes))
@@ -311,14 +312,14 @@ CUOTA_INLINE void stream_uses::end_in_capture() noexcept {
 
 CUOTA_INLINE void stream_uses::keep() noexcept {
     was_locked_.store(true, std::memory_order_relaxed);
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     ++keepers_;
 }
 
 CUOTA_INLINE void stream_uses::drop() noexcept {
     bool is_last = false;
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         --keepers_;
         is_last = has_ended_ && is_unused();
     }
@@ -330,7 +331,7 @@ CUOTA_INLINE void stream_uses::wait_on_host_for(event const& e) {
 }
 
 CUOTA_INLINE void stream_uses::wait_on_host(bool for_writers_only) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (!for_writers_only)
         for (std::size_t i = at_home; i != users_.size(); ++i) {
             if (users_[i].reads) wait_on_host_for(*users_[i].last);
@@ -353,7 +354,7 @@ CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes
     s.refuse_elsewhere(where);
     refuse_other_state(state_, "a buffer", where);
     std::uint64_t const id = s.id();
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     std::size_t const me = find(id);
     throw_on_conflict(me, writes, where);
     see_home();  // of what is not open any more nothing is missed
@@ -373,7 +374,7 @@ CUOTA_INLINE void stream_uses::end_in_order(std::uint64_t number, bool writes) n
     std::exception_ptr unmarked;
     bool is_last = false;
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         if (number <= home_slots::count) {
             slots_.end(number, writes);
         } else {

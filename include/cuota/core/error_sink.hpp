@@ -9,11 +9,14 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0 {
 
-/// Receives an error that was met where throwing is impossible. Called outside every lock of the library.
+/// Receives an error that was met where throwing is impossible. It is called outside every lock of the library, on the thread that
+/// met the error: what is met under a lock is reported when the lock has been released. So a sink may ask any object of the library
+/// for its figures, allocate, charge, and end the program by std::exit.
 /// An exception that leaves it is dropped: there is nobody behind it.
 /// It does not receive a cuda_error that says that CUDA has ended with the program (cudaErrorCudartUnloading): objects that are
 /// destroyed after that have nothing to free, because the driver has freed it.
@@ -139,7 +142,8 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void report(std::exception const& error, std::exception_ptr thrown) noexcept {
     try {
-        if (kept_error::keeps(error, std::move(thrown)) || is_unloading(error)) return;
+        if (kept_error::keeps(error, thrown) || is_unloading(error)) return;
+        if (locked_region::keep(error, std::move(thrown))) return;
         sink_slot& slot = the_sink();
         shared_value<error_sink const> sink;
         {

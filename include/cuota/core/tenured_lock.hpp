@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/core/sync.hpp>
 #include <cuota/core/thread_record.hpp>
@@ -21,9 +22,10 @@ public:
     tenured_lock(tenured_lock const&) = delete;
     tenured_lock& operator=(tenured_lock const&) = delete;
 
-    /// Runs f, which must be short, and must not come to a section of its thread: neither here nor in a pool or budget.
+    /// Runs f in a locked_region. It must be short, and must not come to a section of its thread: neither here nor in a pool or budget.
     template <class F>
     decltype(auto) run(F f) {
+        locked_region const region;
         if (thread_record* const me = this_thread()) {
             section const here{*me};
             if (is_mine(*me)) return f();
@@ -31,10 +33,10 @@ public:
         return run_alone(f);
     }
 
-    /// Runs f, which may take its time, under a lock. The thread has the next turns.
+    /// Runs f in a locked_region, and under a lock; it may take its time. The thread has the next turns.
     template <class F>
     decltype(auto) run_alone(F f) {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         call_in();
         struct tenure {
             tenured_lock& of;

@@ -13,6 +13,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/source.hpp>
@@ -31,9 +32,9 @@ public:
                 throw_misuse("{}: {} is ragged, and the source has no lengths()", {name(), field_text(f)});
     }
 
-    [[nodiscard]] std::uint64_t size() const { return inside_->size(); }
-    [[nodiscard]] std::span<field const> fields() const { return inside_->fields(); }
-    [[nodiscard]] std::string name() const { return inside_->name(); }
+    [[nodiscard]] std::uint64_t size() const { return asked().size(); }
+    [[nodiscard]] std::span<field const> fields() const { return asked().fields(); }
+    [[nodiscard]] std::string name() const { return asked().name(); }
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context = {}) const;
     [[nodiscard]] bool can_fill_device_memory() const { return inside_->can_fill_device_memory(); }
@@ -68,6 +69,12 @@ private:
         }
         S from;
     };
+    // The functions of the program's source are called outside of every lock.
+    [[nodiscard]] base const& asked() const noexcept {
+        expect_no_region("a source");
+        return *inside_;
+    }
+
     sole<base const> inside_;
 };
 
@@ -80,12 +87,12 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE void any_source::gather(std::span<std::uint64_t const> samples,
                                      std::span<std::span<std::byte> const> out,
                                      gather_context const& context) const {
-    inside_->gather(samples, out, context);
+    asked().gather(samples, out, context);
 }
 
 CUOTA_INLINE void any_source::lengths(std::size_t k, std::span<std::uint64_t const> samples,
                                       std::span<std::uint64_t> out) const {
-    inside_->lengths(k, samples, out);
+    asked().lengths(k, samples, out);
 }
 
 }  // namespace cuota::inline v0::detail

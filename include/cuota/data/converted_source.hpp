@@ -15,6 +15,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/conversion.hpp>
@@ -253,7 +254,7 @@ CUOTA_INLINE scratch_shelf::lent::lent(scratch_shelf& from) : from_{from}, mine_
 CUOTA_INLINE scratch_shelf::lent::~lent() { from_.put_back(std::move(mine_)); }
 
 CUOTA_INLINE sole<gather_scratch> scratch_shelf::take() {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (free_.empty()) {
         free_.reserve(made_ + 1);  // there is a place for it when it comes back
         auto made = sole<gather_scratch>::make();
@@ -268,7 +269,7 @@ CUOTA_INLINE sole<gather_scratch> scratch_shelf::take() {
 }
 
 CUOTA_INLINE void scratch_shelf::put_back(sole<gather_scratch> scratch) noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     free_.push_back(std::move(scratch));
 }
 

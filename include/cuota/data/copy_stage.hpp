@@ -14,6 +14,8 @@
 
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/locked_region.hpp>
+#include <cuota/core/std_parts.hpp>
 #include <cuota/data/copy_clock.hpp>
 #include <cuota/data/device_slot.hpp>
 #include <cuota/data/device_transform.hpp>
@@ -26,7 +28,7 @@
 namespace cuota::inline v0::detail {
 
 /// Enqueues a loader's copies and transforms, on its one stream for both.
-/// Threads: one at a time, under the loader's lock, but `is_transforming_here`.
+/// Threads: one at a time for `copy`, and `forget_times` not during one; any for the others, meanwhile too.
 class copy_stage {
 public:
     explicit copy_stage(loader_slots& memory);
@@ -36,7 +38,7 @@ public:
     std::size_t copy(staging_ring::fill_lease lease, sample_list const& samples, device_slot& to,
                      std::uint64_t epoch);
 
-    /// Overwrites a slot whose batch has ended, after all that used it, if the program wants that. Throws: cuda_error.
+    /// Overwrites a slot whose batch has ended, and which nothing else uses yet, after all that used it, if the program wants that. Throws: cuda_error.
     void poison(device_slot& ended) const;
 
     /// A batch in its slot, as it is delivered.
@@ -53,6 +55,12 @@ private:
     [[nodiscard]] loader_options const& options() const noexcept { return memory_.shape().options; }
     [[nodiscard]] loader_plan const& plan() const noexcept { return memory_.plan(); }
 
+    template <class Use>
+    decltype(auto) with_clock(Use use) const {
+        region_lock const lock{guard_};
+        return use(*clock_);
+    }
+
     // The copy need not wait for who reads the slot; what is made there must.
     void transform(sample_list const& samples, device_slot& to, std::uint64_t epoch);
 
@@ -68,6 +76,7 @@ private:
     };
 
     loader_slots& memory_;
+    mutable std::mutex guard_;  // of the clock
     mutable std::optional<copy_clock> clock_;
     std::atomic<std::thread::id> transforming_{};
 };
@@ -90,9 +99,9 @@ CUOTA_INLINE std::size_t copy_stage::copy(staging_ring::fill_lease lease, sample
     std::byte* const target = options().transform ? memory_.arrival() : to.at;
     if (!options().transform) to.order_readers_before(copies);
     std::size_t const bytes = slot_places{memory_.shape().fields, samples}.used_bytes();
-    if (clock_) clock_->begin(copies);
+    if (clock_) with_clock([&](copy_clock& c) { c.begin(copies); });
     to.arrives_with(std::move(lease).submit(copies, {target, plan().host_slot.bytes}, bytes));
-    if (clock_) clock_->end(copies);
+    if (clock_) with_clock([&](copy_clock& c) { c.end(copies); });
     if (options().transform) transform(samples, to, epoch);
     return bytes;
 }
@@ -114,11 +123,11 @@ CUOTA_INLINE bool copy_stage::is_transforming_here() const noexcept {
 
 CUOTA_INLINE std::optional<std::chrono::nanoseconds> copy_stage::busy() const {
     if (!clock_) return std::nullopt;
-    return clock_->busy();
+    return with_clock([](copy_clock& c) { return c.busy(); });
 }
 
 CUOTA_INLINE void copy_stage::forget_times() noexcept {
-    if (clock_) clock_->forget();
+    if (clock_) with_clock([](copy_clock& c) { c.forget(); });
 }
 
 CUOTA_INLINE void copy_stage::transform(sample_list const& samples, device_slot& to, std::uint64_t epoch) {
@@ -130,6 +139,7 @@ CUOTA_INLINE void copy_stage::transform(sample_list const& samples, device_slot&
     slot_contents const between{memory_.arrival() + plan().host_slot.bytes, what.scratch, &samples};
     {
         transform_scope const marked{transforming_};
+        expect_no_region("a device_transform");
         what.run(transform_job{copies, epoch, in, out, between});
     }
     to.is_made_on(copies);

@@ -26,6 +26,7 @@
 #include <cuota/core/brief_wait.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/data/any_source.hpp>
 #include <cuota/data/batch_deal.hpp>
 #include <cuota/data/batch_line.hpp>
@@ -43,8 +44,9 @@ namespace cuota::inline v0::detail {
 /// One loader's threads, slots and order of batches.
 ///
 /// Workers claim batches in order, each holding a pinned slot before it claims one, so the next batch in line always
-/// has a slot and the line cannot lock up. Whoever makes progress possible (a worker that filled, a batch that ended)
-/// enqueues the copies that can be enqueued, in order, under the lock; there is no thread that only hands on.
+/// has a slot and the line cannot lock up. The thread that makes progress possible (a worker that filled, a thread whose batch
+/// ended) enqueues the copies that can be enqueued, in order. It does so without the lock, because the program's transform is
+/// called in it; a thread that finds another one at this leaves its copies to that one. No thread does only this.
 /// A failure takes the place of the batch it happened to.
 class loader_engine final : public ref_counted {
 public:
@@ -83,7 +85,8 @@ public:
     /// throws. The loader is as before then.
     void start_epoch(std::uint64_t epoch, std::uint64_t position, place where);
 
-    /// What is being read belongs to nobody now; slots that were filled or copied come home. Waits for nothing.
+    /// What is being read belongs to nobody now; slots that were filled or copied come home. Waits until a copy that another thread
+    /// is enqueuing is enqueued. Within the loader's device_transform the epoch ends when that has returned.
     void end_epoch() noexcept;
 
     /// True when `next` has not to wait any more, false when that has taken too long.
@@ -160,18 +163,28 @@ private:
                  std::optional<staging_ring::fill_lease> lease, sample_list& samples,
                  std::exception_ptr failure, worker_times const& taken) noexcept;
 
-    // --- copies, in order, under the lock ---
+    // --- copies, in order, by one thread at a time, without the lock ---
 
+    struct copying {
+        batch_line::copy_job job;
+        std::uint64_t epoch;
+    };
     void copy_what_can_be() noexcept;
-
-    void copy(batch_line::pending& from, device_slot& to);
+    // Nothing while another thread copies.
+    [[nodiscard]] std::optional<copying> begin_copying() noexcept;
+    // What became of it. Returns the next one; when there is none, the thread copies no more.
+    [[nodiscard]] std::optional<copying> copied(copying const& done, std::size_t bytes,
+                                                std::exception_ptr failure) noexcept;
+    // Under the lock.
+    [[nodiscard]] std::optional<copying> next_copying() noexcept;
 
     pid_t const process_ = ::getpid();
     any_source from_;
     loader_memory memory_;
     batch_deal const deal_{memory_->shape().positions, options().batch, options().last, options().part};
 
-    // One worker at a time finds where a batch ends that its rows end. Taken before the other.
+    // One worker at a time finds where a batch ends that its rows end. A turn of the workers, in which the program's sampler and source
+    // are called: no other function takes it, so a call into the loader from there does not wait for it. Taken before the other.
     std::mutex dealing_;
     mutable std::mutex guard_;  // for all below
     std::condition_variable_any work_;
@@ -179,7 +192,9 @@ private:
     batch_line line_;
     std::uint64_t begin_ = 0;  // where the epoch began that goes on, or went on last
     loader_times times_;
-    copy_stage stage_;
+    bool is_copying_ = false;
+    bool ends_after_copy_ = false;           // the epoch, which the transform that is called has ended
+    copy_stage stage_;                       // not under the lock
     std::atomic<std::uint64_t> copies_ = 0;  // enqueued in all epochs; for who waits without the lock
 
     dynamic_array<std::jthread> workers_;  // last: they use everything above
@@ -196,8 +211,8 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const& options, place where)
     : from_{std::move(from)},
       memory_{loader_memory::of(from_, options, where)},
-      // Batches claimed and not yet copied hold a slot of the ring each, or failed, once a worker.
-      line_{plan().host_slots + options.workers, plan().device_slots, memory_->shape().list_with_room()},
+      // Batches claimed and not yet copied hold a slot of the ring each, or failed, once a worker; one is being copied.
+      line_{plan().host_slots + options.workers + 1, plan().device_slots, memory_->shape().list_with_room()},
       stage_{*memory_.operator->()} {
     times_.have_workers(options.workers);
     try {
@@ -220,7 +235,7 @@ CUOTA_INLINE void loader_engine::shut_down() noexcept {
     for (std::jthread& worker : workers_) worker.request_stop();
     workers_.clear();
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         if (!line_.is_open() || line_.has_failed()) return;
         try {
             throw_misuse("the loader of {} ended before its epoch, of which more was asked for", {name()});
@@ -240,7 +255,7 @@ CUOTA_INLINE void loader_engine::expect_usable(place where) const {
 }
 
 CUOTA_INLINE void loader_engine::expect_unused(place where) const {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (line_.is_open()) throw_misuse(where, "a loader of {} was closed while an epoch goes on", {name()});
     if (std::size_t const alive = line_.held(); alive != 0)
         throw_misuse(where, "a loader of {} was closed while {}{}",
@@ -253,7 +268,7 @@ CUOTA_INLINE void loader_engine::start_epoch(std::uint64_t epoch, std::uint64_t 
         throw_misuse(where, "an epoch of {} was to go on from position {} of {}",
                      {name(), position, positions});
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         if (line_.is_open())
             throw_misuse(where, "an epoch of {} was started while another is still going on", {name()});
         line_.open();
@@ -261,11 +276,11 @@ CUOTA_INLINE void loader_engine::start_epoch(std::uint64_t epoch, std::uint64_t 
     try {
         memory_->start_use(where);
     } catch (...) {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         line_.close();
         throw;
     }
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     begin_ = position;
     line_.begin(position, is_by_rows() ? positions : deal_.end(position));
     times_.begin(epoch);
@@ -275,7 +290,13 @@ CUOTA_INLINE void loader_engine::start_epoch(std::uint64_t epoch, std::uint64_t 
 
 CUOTA_INLINE void loader_engine::end_epoch() noexcept {
     {
-        std::lock_guard const lock{guard_};
+        locked_region const region;
+        std::unique_lock lock{guard_};
+        if (stage_.is_transforming_here()) {
+            ends_after_copy_ = true;
+            return;
+        }
+        arrived_.wait(lock, [this] { return !is_copying_; });
         line_.close();
         times_.end();
     }
@@ -314,7 +335,7 @@ CUOTA_INLINE std::optional<batch_line::delivery> loader_engine::next(std::stop_t
 
 CUOTA_INLINE loader_state loader_engine::state() const {
     std::uint64_t const order = order_id();  // a program's own sampler is asked
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     return {times_.epoch(), line_.position(), order};
 }
 
@@ -323,7 +344,7 @@ CUOTA_INLINE std::uint64_t loader_engine::order_id() const {
 }
 
 CUOTA_INLINE loader_stats loader_engine::stats() const {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     loader_stats now = times_.now();
     if (now.longest_read) now.longest_read->source = name();
     if (!is_by_rows()) now.all_batches = deal_.batches(begin_);
@@ -336,12 +357,12 @@ CUOTA_INLINE loader_stats loader_engine::stats() const {
 
 CUOTA_INLINE void loader_engine::release(std::uint32_t index) noexcept {
     memory_->slot(index).end_uses();
+    report_failure_of([&] { stage_.poison(memory_->slot(index)); });
     {
-        std::lock_guard const lock{guard_};
-        report_failure_of([&] { stage_.poison(memory_->slot(index)); });
+        region_lock const lock{guard_};
         line_.give_back(index);
-        copy_what_can_be();
     }
+    copy_what_can_be();
     arrived_.notify_all();
     memory_->drop_use();
 }
@@ -428,7 +449,7 @@ CUOTA_INLINE auto loader_engine::next_claim(std::uint64_t generation, std::size_
                                             batch_reader& reader, std::exception_ptr& failure,
                                             worker_times& taken) -> std::optional<claim> {
     if (is_by_rows() && !failure) return claim_by_rows(generation, worker, reader, failure, taken);
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     times_.goes_on(worker, worker_stage::drawing);
     auto const position = line_.next_step(generation);
     if (!position) return std::nullopt;
@@ -442,7 +463,7 @@ CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, std::si
     std::optional<std::uint64_t> position;
     std::uint64_t epoch = 0;
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         position = line_.next_step(generation);
         epoch = times_.epoch();
         times_.goes_on(worker, worker_stage::drawing);
@@ -453,7 +474,7 @@ CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, std::si
         device_scope const here{memory_->where()};
         at = reader.draw_rows(epoch, *position, taken);
     } catch (...) { failure = std::current_exception(); }
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (!line_.next_step(generation)) return std::nullopt;
     if (failure) return claim_at(nowhere());
     if (at) return claim_at(*at);
@@ -471,35 +492,65 @@ CUOTA_INLINE void loader_engine::publish(std::size_t worker, batch_line::claim c
                                          std::optional<staging_ring::fill_lease> lease, sample_list& samples,
                                          std::exception_ptr failure, worker_times const& taken) noexcept {
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         times_.goes_on(worker, worker_stage::idle);
-        if (line_.fill(mine, lease, samples, std::move(failure))) {
-            times_.filled(taken);
-            copy_what_can_be();
-        }
+        if (line_.fill(mine, lease, samples, std::move(failure))) times_.filled(taken);
         lease.reset();  // nobody waits for it any more
         memory_->uses_of_ring().drop();
     }
+    copy_what_can_be();
     arrived_.notify_all();
 }
 
 CUOTA_INLINE void loader_engine::copy_what_can_be() noexcept {
-    while (auto const job = line_.next_copy()) {
+    for (std::optional<copying> now = begin_copying(); now;) {
+        std::size_t bytes = 0;
+        std::exception_ptr failure;
         try {
-            copy(*job->from, memory_->slot(job->to));
-        } catch (...) {
-            line_.fail(std::current_exception());
-            return;
-        }
-        line_.copied();
-        copies_.fetch_add(1, std::memory_order_relaxed);
+            staging_ring::fill_lease lease = *std::exchange(now->job.from->filled, std::nullopt);
+            bytes =
+                stage_.copy(std::move(lease), now->job.from->samples, memory_->slot(now->job.to), now->epoch);
+        } catch (...) { failure = std::current_exception(); }
+        now = copied(*now, bytes, std::move(failure));
     }
 }
 
-CUOTA_INLINE void loader_engine::copy(batch_line::pending& from, device_slot& to) {
-    staging_ring::fill_lease lease = *std::exchange(from.filled, std::nullopt);
-    times_.copied(stage_.copy(std::move(lease), from.samples, to, times_.epoch()));
-    std::swap(to.samples, from.samples);
+CUOTA_INLINE auto loader_engine::begin_copying() noexcept -> std::optional<copying> {
+    region_lock const lock{guard_};
+    return is_copying_ ? std::nullopt : next_copying();
+}
+
+CUOTA_INLINE auto loader_engine::copied(copying const& done, std::size_t bytes,
+                                        std::exception_ptr failure) noexcept -> std::optional<copying> {
+    bool is_over = false;
+    std::optional<copying> next;
+    {
+        region_lock const lock{guard_};
+        if (failure) {
+            line_.fail(std::move(failure));
+        } else {
+            std::swap(memory_->slot(done.job.to).samples, done.job.from->samples);
+            times_.copied(bytes);
+            line_.copied();
+            copies_.fetch_add(1, std::memory_order_relaxed);
+        }
+        is_over = std::exchange(ends_after_copy_, false);
+        if (is_over) {
+            line_.close();
+            times_.end();
+        }
+        next = next_copying();
+    }
+    arrived_.notify_all();  // nobody waits for the next one's transform
+    if (is_over) memory_->drop_use();
+    return next;
+}
+
+CUOTA_INLINE auto loader_engine::next_copying() noexcept -> std::optional<copying> {
+    auto const job = line_.next_copy();
+    is_copying_ = job.has_value();
+    if (!job) return std::nullopt;
+    return copying{*job, times_.epoch()};
 }
 
 }  // namespace cuota::inline v0::detail

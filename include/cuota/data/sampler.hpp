@@ -14,6 +14,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/permutation.hpp>
@@ -140,10 +141,10 @@ public:
     &&sampler<S> any_sampler(S from) : inside_{shared_value<model<S> const>::make(std::move(from))} {}
 
     /// As of the sampler inside.
-    [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return inside_->size(n); }
+    [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return asked().size(n); }
     /// Likewise.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    [[nodiscard]] std::uint64_t fingerprint() const { return inside_->fingerprint(); }  ///< likewise
+    [[nodiscard]] std::uint64_t fingerprint() const { return asked().fingerprint(); }  ///< likewise
 
 private:
     struct base {
@@ -164,6 +165,12 @@ private:
         std::uint64_t fingerprint() const override { return from.fingerprint(); }
         S from;
     };
+    // The functions of the program's sampler are called outside of every lock.
+    [[nodiscard]] base const& asked() const noexcept {
+        detail::expect_no_region("a sampler");
+        return *inside_;
+    }
+
     shared_value<base const> inside_;
 };
 
@@ -251,7 +258,7 @@ CUOTA_INLINE any_sampler::any_sampler() : any_sampler{sequential_sampler{}} {}
 
 CUOTA_INLINE void any_sampler::draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first,
                                     std::span<std::uint64_t> out) const {
-    inside_->draw(n, epoch, first, out);
+    asked().draw(n, epoch, first, out);
 }
 
 }  // namespace cuota::inline v0

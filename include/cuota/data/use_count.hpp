@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/guard/pressure.hpp>
 
 namespace cuota::inline v0::detail {
@@ -69,30 +70,30 @@ CUOTA_INLINE void use_count::start() noexcept {
 }
 
 CUOTA_INLINE void use_count::add() noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     ++uses_;
 }
 
 CUOTA_INLINE void use_count::drop() noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     --uses_;
 }
 
 CUOTA_INLINE void use_count::add_brief() noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     ++brief_;
 }
 
 CUOTA_INLINE void use_count::drop_brief() noexcept {
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         --brief_;
     }
     changed_.notify_all();
 }
 
 CUOTA_INLINE void use_count::keep_brief() noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     --brief_;
     ++uses_;
 }
@@ -113,7 +114,7 @@ CUOTA_INLINE bool use_count::try_give() noexcept {
 
 CUOTA_INLINE void use_count::go_on_to(step next) noexcept {
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         now_ = next;
     }
     changed_.notify_all();

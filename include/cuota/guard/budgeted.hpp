@@ -12,6 +12,7 @@
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/budget.hpp>
@@ -173,14 +174,14 @@ CUOTA_INLINE void budgeted_books::settle(std::size_t cost, bool has_come) noexce
 }
 
 CUOTA_INLINE void budgeted_books::enter(void* p, std::size_t bytes, std::size_t cost, label const& who) {
-    std::lock_guard const lock{live_->guard};
+    region_lock const lock{live_->guard};
     live_->live.emplace(p, table::entry{bytes, {who.name, who.where, cost}});
 }
 
 CUOTA_INLINE std::optional<std::size_t> budgeted_books::forget(void* p, std::size_t bytes) noexcept {
     std::optional<std::size_t> cost;
     (void)report_failure_of([&] {
-        std::lock_guard const lock{live_->guard};
+        region_lock const lock{live_->guard};
         cost = live_->forget(p, bytes, budget_.name());
     });
     return cost;
@@ -189,7 +190,7 @@ CUOTA_INLINE std::optional<std::size_t> budgeted_books::forget(void* p, std::siz
 CUOTA_INLINE_IN_PLACE std::string budgeted_books::title() const { return "budget " + budget_.name(); }
 
 CUOTA_INLINE_IN_PLACE void budgeted_books::holdings(std::vector<holding>& into) const {
-    std::lock_guard const lock{live_->guard};
+    region_lock const lock{live_->guard};
     for (auto const& [p, e] : live_->live) into.push_back(e.held);
 }
 

@@ -13,6 +13,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/guard/budget.hpp>
@@ -189,7 +190,7 @@ CUOTA_INLINE void* addresses_only::allocate_sync(std::size_t bytes, std::size_t 
 CUOTA_INLINE void* addresses_only::state::take(std::size_t bytes, label const& who) {
     std::size_t const step = granule < default_alignment ? default_alignment : granule;
     std::size_t const size = round_up(bytes, step);
-    std::lock_guard const lock{guard};
+    detail::region_lock const lock{guard};
     if (size > end - next) refuse(bytes, who);
     return std::bit_cast<void*>(std::exchange(next, next + size));
 }

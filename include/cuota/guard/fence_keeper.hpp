@@ -15,6 +15,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/guard/accounted.hpp>
@@ -262,7 +263,7 @@ CUOTA_INLINE void fence_keeper::take_down(fence& f, call_order const& order) noe
         });
     });
     if (!is_seen) return recycle(f);
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     f.next = nullptr;
     (last_pending_ ? last_pending_->next : first_pending_) = &f;
     last_pending_ = &f;
@@ -338,7 +339,7 @@ CUOTA_INLINE void fence_keeper::look(std::span<fence const* const> some, stream_
 
 CUOTA_INLINE std::vector<fence_damage> fence_keeper::collect(bool waits) {
     std::vector<fence_damage> found;
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     try {
         while (fence* const f = first_pending_) {
             if (waits) f->done->synchronize();
@@ -386,7 +387,7 @@ CUOTA_INLINE std::size_t fence_keeper::page_bytes() const {
 }
 
 CUOTA_INLINE fence& fence_keeper::take_free() {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (!free_) add_page();
     return *std::exchange(free_, free_->next);
 }
@@ -407,7 +408,7 @@ CUOTA_INLINE void fence_keeper::add_page() {
 }
 
 CUOTA_INLINE void fence_keeper::recycle(fence& f) noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     f.next = std::exchange(free_, &f);
 }
 

@@ -21,6 +21,7 @@
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/guard/ledger_tree.hpp>
@@ -111,7 +112,7 @@ public:
     void tell_observers(Tell tell) const noexcept {
         dynamic_array<shared<budget_observer>> told;
         report_failure_of([&] {
-            std::lock_guard const lock{tree_->guard};
+            region_lock const lock{tree_->guard};
             for (auto const& [at, o] : tree_->observers)
                 if (is_under(*at)) told.push_back(o);
         });
@@ -300,7 +301,7 @@ CUOTA_INLINE void ledger_node::settle() noexcept {
 }
 
 CUOTA_INLINE std::size_t ledger_node::charged_here() const noexcept {
-    std::lock_guard const lock{tree_->guard};
+    region_lock const lock{tree_->guard};
     std::size_t used = 0;
     for (stock* s = tree_->open; s; s = s->next_open())
         if (s->node() == this) used += s->used();
@@ -308,12 +309,12 @@ CUOTA_INLINE std::size_t ledger_node::charged_here() const noexcept {
 }
 
 CUOTA_INLINE budget_facts ledger_node::now() const {
-    std::lock_guard const lock{tree_->guard};
+    region_lock const lock{tree_->guard};
     return facts_with(held());
 }
 
 CUOTA_INLINE std::size_t ledger_node::room() const noexcept {
-    std::lock_guard const lock{tree_->guard};
+    region_lock const lock{tree_->guard};
     std::size_t room = unlimited;
     for (ledger_node const* node = this; node; node = node->next()) room = std::min(room, node->free());
     return room;
@@ -327,14 +328,14 @@ CUOTA_INLINE void ledger_node::reset_peak() noexcept {
 
 CUOTA_INLINE void ledger_node::join(stakeholder& s) {
     {
-        std::lock_guard const lock{tree_->guard};
+        region_lock const lock{tree_->guard};
         tree_->stakeholders.emplace_back(this, &s);
     }
     tell_observers([&](budget_observer& o) { o.joined(*this, s); });
 }
 
 CUOTA_INLINE void ledger_node::leave(stakeholder& s) noexcept {
-    std::lock_guard const lock{tree_->guard};
+    region_lock const lock{tree_->guard};
     tree_->stakeholders.erase_if([&](auto const& entry) { return entry.second == &s; });
 }
 
@@ -346,20 +347,20 @@ CUOTA_INLINE void ledger_node::join(onlooker& o) noexcept {
 }
 
 CUOTA_INLINE void ledger_node::leave(onlooker& o) noexcept {
-    std::lock_guard const lock{tree_->guard};
+    region_lock const lock{tree_->guard};
     onlooker** at = &onlookers_;
     while (*at != &o) at = &(*at)->next_here;
     *at = o.next_here;
 }
 
 CUOTA_INLINE void ledger_node::join(shared<budget_observer> o) {
-    std::lock_guard const lock{tree_->guard};
+    region_lock const lock{tree_->guard};
     tree_->observers.emplace_back(this, std::move(o));
 }
 
 CUOTA_INLINE void ledger_node::leave(budget_observer const& o) noexcept {
     shared<budget_observer> last;  // must not go under the lock
-    std::lock_guard const lock{tree_->guard};
+    region_lock const lock{tree_->guard};
     auto* const at = tree_->observers.find_if(
         [&](auto const& entry) { return entry.first == this && entry.second.get() == &o; });
     if (at == tree_->observers.end()) return;
@@ -372,14 +373,14 @@ CUOTA_INLINE void ledger_node::remember(budget_exceeded const& refused) {
     keep_loaded(refused.facts().request.where.file);
     for (ledger_node* node = this; node; node = node->above_) {
         std::optional<budget_exceeded> before{refused};  // the last owner must not go under the lock
-        std::lock_guard const lock{tree_->guard};
+        region_lock const lock{tree_->guard};
         std::swap(node->last_refusal_, before);
     }
     tell_observers([&](budget_observer& o) { o.refused(*this, refused); });
 }
 
 CUOTA_INLINE std::optional<budget_exceeded> ledger_node::last_refusal() const {
-    std::lock_guard const lock{tree_->guard};
+    region_lock const lock{tree_->guard};
     return last_refusal_;
 }
 
@@ -408,7 +409,7 @@ CUOTA_INLINE ledger_node::ledger_node(std::string name, std::size_t limit, ledge
       prepaid_{is_prepaid},
       above_{above},
       tree_{above_ ? above_->tree_ : shared<ledger_tree>::make()} {
-    std::lock_guard const lock{tree_->guard};
+    region_lock const lock{tree_->guard};
     tree_->nodes.push_back(this);
 }
 

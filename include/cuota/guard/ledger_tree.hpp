@@ -10,6 +10,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/process_state.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
@@ -83,6 +84,7 @@ CUOTA_INLINE figure& figure::operator=(std::size_t n) noexcept {
 }
 
 CUOTA_INLINE ledger_change::ledger_change(ledger_tree& tree) noexcept : tree_{tree} {
+    locked_region::enter();
     tree.guard.lock();
     tree.version.step();
 }
@@ -91,6 +93,7 @@ CUOTA_INLINE ledger_change::~ledger_change() {
     tree_.version.step();
     onlooker* const due = std::exchange(tree_.due, nullptr);
     tree_.guard.unlock();
+    locked_region::leave();
     if (due) [[unlikely]]
         deliver(due);  // the tree may be gone after it
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/guard/accounted.hpp>
 #include <cuota/guard/footprint.hpp>
@@ -183,7 +184,7 @@ CUOTA_INLINE measured_books::~measured_books() = default;
 
 CUOTA_INLINE void measured_books::enter(void* p, std::size_t bytes, std::size_t cost, label const& who) {
     tables& all = *tables_;
-    std::lock_guard const lock{all.guard};
+    region_lock const lock{all.guard};
     tables::of_tag& of_tag = all.tags[who.name.text()];
     of_tag.seen.name = who.name;
     all.live.emplace(p, entry{bytes, {who.name, who.where, cost}, &of_tag});
@@ -198,14 +199,14 @@ CUOTA_INLINE void measured_books::enter(void* p, std::size_t bytes, std::size_t 
 
 CUOTA_INLINE bool measured_books::forget(void* p, std::size_t bytes, entry& known) noexcept {
     return report_failure_of([&] {
-        std::lock_guard const lock{tables_->guard};
+        region_lock const lock{tables_->guard};
         known = tables_->forget(p, bytes);
     });
 }
 
 CUOTA_INLINE void measured_books::count_out(entry const& e) noexcept {
     tables& all = *tables_;
-    std::lock_guard const lock{all.guard};
+    region_lock const lock{all.guard};
     if (std::exchange(all.is_at_peak, false))
         for (auto& [name, of_tag] : all.tags) of_tag.seen.at_peak = of_tag.live;
     static_cast<tables::of_tag*>(e.of_tag)->live -= e.held.bytes;
@@ -215,7 +216,7 @@ CUOTA_INLINE void measured_books::count_out(entry const& e) noexcept {
 
 CUOTA_INLINE usage_report measured_books::report(std::size_t granule) const {
     tables& all = *tables_;
-    std::lock_guard const lock{all.guard};
+    region_lock const lock{all.guard};
     usage_report r{granule, all.peak, 0, all.releases, {}, {}};
     for (auto const& [name, of_tag] : all.tags) {
         if (of_tag.seen.allocations == 0) continue;  // its first one failed to be entered

@@ -12,6 +12,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/core/std_parts.hpp>
@@ -25,7 +26,7 @@ namespace cuota::inline v0::detail {
 
 template <class Concerns>
 dynamic_array<ledger_node::stake> ledger_node::stakeholders(Concerns concerns) const {
-    std::lock_guard const lock{tree_->guard};
+    region_lock const lock{tree_->guard};
     dynamic_array<stake> found;
     found.reserve(
         tree_->stakeholders.size());  // an owner that went by a throw could be the last, under the lock

@@ -37,6 +37,21 @@ extern template class shared<detail::registered_cache>;
 ///
 /// Both are called from whichever thread met the pressure, one call at a time, outside every lock of the library. They
 /// may charge and refund; charges made inside `give` ask nobody in turn. What they throw goes to the error sink, with the tag.
+/// A thread that meets pressure while another thread is in a call of this reclaimer does not wait: for it, the cache has 0 bytes.
+///
+/// Locks: a cache often charges while it holds a mutex of its own (an insert). Under pressure that same thread then calls `could`, and
+/// other threads may be in `could` while they hold mutexes of theirs. So `could` and `give` must not wait for a mutex under which the
+/// program charges or allocates: they take it by try_lock, and return 0 when it is locked:
+///
+///     std::binary_semaphore free{1};  // not a std::mutex: the thread that has one must not try to lock it
+///     auto could = [&](std::size_t) -> std::size_t {
+///         if (!free.try_acquire()) return 0;
+///         std::size_t const bytes = cached;
+///         free.release();
+///         return bytes;
+///     };
+///
+/// `give` must not wait for another thread that charges or allocates.
 /// When it ends, no call is running in another thread any more; it may be ended from within its own call.
 /// Threads: any. Throws: std::bad_alloc on construction.
 /// Cost:    to make and to end it a lock; under pressure the calls. Nothing for a charge that fits.
@@ -68,8 +83,8 @@ private:
 
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/message.hpp>
-
 #include <cuota/guard/pressure.hpp>
 
 namespace cuota::inline v0::detail {
@@ -94,8 +109,8 @@ public:
     void end() noexcept;
 
 private:
-    // What it throws is told to the error sink, and it has nothing to give. From within a call of another cache nobody
-    // is waited for: the other might wait for us.
+    // What it throws is told to the error sink, and it has nothing to give. No other thread's call is waited for: that might
+    // wait for this thread.
     [[nodiscard]] std::size_t ask(estimate const& question, char const* name,
                                   std::size_t wanted) const noexcept;
 
@@ -104,7 +119,8 @@ private:
     int const priority_;
     estimate const could_;
     estimate const give_;
-    mutable std::recursive_mutex calling_;  // a cache may end its registration from within
+    // Held while the program's functions are called, which may end the registration. Only the end of the registration waits for it.
+    mutable std::recursive_mutex calling_;
     bool ended_ = false;
 };
 
@@ -160,9 +176,9 @@ CUOTA_INLINE void registered_cache::end() noexcept {
 
 CUOTA_INLINE std::size_t registered_cache::ask(estimate const& question, char const* name,
                                                std::size_t wanted) const noexcept {
-    std::unique_lock lock{calling_, std::defer_lock};
-    if (!reclaiming::is_on()) lock.lock();
-    else if (!lock.try_lock()) return 0;
+    std::unique_lock const lock{calling_, std::try_to_lock};
+    if (!lock) return 0;
+    expect_no_region("a reclaimer");
     reclaiming const here;
     std::size_t answer = 0;
     if (ended_) return 0;

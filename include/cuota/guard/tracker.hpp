@@ -15,6 +15,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/core/survivors.hpp>
 #include <cuota/core/tenured_lock.hpp>
@@ -236,14 +237,14 @@ CUOTA_INLINE auto tracker::registry::instance() -> registry& {
 }
 
 CUOTA_INLINE void tracker::registry::enter(tracker& t) noexcept {
-    std::lock_guard const lock{guard};
+    region_lock const lock{guard};
     t.after_ = first;
     if (first) first->before_ = &t;
     first = &t;
 }
 
 CUOTA_INLINE void tracker::registry::leave(tracker& t) noexcept {
-    std::lock_guard const lock{guard};
+    region_lock const lock{guard};
     (t.before_ ? t.before_->after_ : first) = t.after_;
     if (t.after_) t.after_->before_ = t.before_;
 }
@@ -251,7 +252,7 @@ CUOTA_INLINE void tracker::registry::leave(tracker& t) noexcept {
 CUOTA_INLINE void tracker::registry::tell() noexcept {
     std::vector<misuse> found;
     report_failure_of([&] {
-        std::lock_guard const lock{guard};
+        region_lock const lock{guard};
         for (tracker* t = first; t; t = t->after_) try {
                 t->throw_if_alive("was left at the end of the program", {});
             } catch (misuse const& alive) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/guard/budget.hpp>
@@ -280,6 +281,7 @@ CUOTA_INLINE_IN_PLACE void watch_state::deliver() noexcept {
     while (std::optional<watch_event> const next = take_out()) {
         caller_ = std::this_thread::get_id();
         lock.unlock();
+        expect_no_region("a watch");
         report_failure_of([&] { callback_(*next); });
         lock.lock();
         caller_ = {};
@@ -302,7 +304,7 @@ CUOTA_INLINE bool watch_state::is_near(std::size_t limit) const noexcept {
 CUOTA_INLINE bool watch_state::keep(sight const& now, std::chrono::steady_clock::time_point time,
                                     watch_signal signal, bool rising, std::size_t index) noexcept {
     bool const is_level = signal == watch_signal::threshold;
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     watch_event& e = kept_[crossings_++ % kept_.size()];
     e = {};
     e.budget = budget_.name();

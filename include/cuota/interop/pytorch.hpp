@@ -21,6 +21,7 @@
 
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/interop/device_limits.hpp>
 #include <cuota/interop/pytorch_device.hpp>
@@ -78,7 +79,7 @@ public:
     /// Limits for devices that nothing was asked of yet; see device_limits. Throws: misuse; unchanged then.
     void configure(std::string_view text) {
         device_limits fresh{text, "configure"};
-        std::lock_guard const lock{guard_};
+        detail::region_lock const lock{guard_};
         limits_ = std::move(fresh);
         wrong_limits_ = nullptr;
     }
@@ -161,7 +162,7 @@ public:
     /// From now on the last events of all devices are remembered, for `recorded`. Throws: misuse when they are already;
     /// as `recorder`.
     void record(recorder_options wanted = {}) {
-        std::lock_guard const lock{opening_};
+        detail::region_lock const lock{opening_};
         if (recorder_) detail::throw_misuse("PyTorch's memory is recorded already");
         recorder fresh{wanted};
         for_each([&](detail::pytorch_device& one) { fresh.watch(one.account()); });
@@ -169,7 +170,7 @@ public:
     }
     /// For write_timeline and write_memory_viz. Throws: misuse when nothing is recorded; std::bad_alloc.
     [[nodiscard]] recording recorded() {
-        std::lock_guard const lock{opening_};
+        detail::region_lock const lock{opening_};
         if (!recorder_) detail::throw_misuse("PyTorch's memory is not recorded");
         return recorder_->read();
     }
@@ -178,7 +179,7 @@ public:
     [[nodiscard]] std::string last_failure() {
         std::exception_ptr last;
         {
-            std::lock_guard const lock{guard_};
+            detail::region_lock const lock{guard_};
             last = last_;
         }
         try {
@@ -215,7 +216,7 @@ private:
     }
 
     void remember(std::exception_ptr failure) noexcept {
-        std::lock_guard const lock{guard_};
+        detail::region_lock const lock{guard_};
         last_.swap(failure);  // the one before ends outside the lock
     }
 
@@ -235,7 +236,7 @@ private:
         detail::throw_misuse("memory of device {} was given back, and none was ever taken there", {ordinal});
     }
     [[nodiscard]] detail::pytorch_device& open(int ordinal) {
-        std::lock_guard const lock{opening_};
+        detail::region_lock const lock{opening_};
         if (auto* const made = place_of(ordinal).load(std::memory_order_relaxed)) return *made;
         if (int const count = device::count(); ordinal >= count)
             detail::throw_misuse("PyTorch named device {}: there are {}", {ordinal, count});
@@ -248,7 +249,7 @@ private:
     }
     [[nodiscard]] std::size_t limit_of(device where) {
         std::size_t const total = where.memory().total;
-        std::lock_guard const lock{guard_};
+        detail::region_lock const lock{guard_};
         if (wrong_limits_) std::rethrow_exception(wrong_limits_);
         return limits_.of(where.ordinal(), total);
     }

@@ -16,6 +16,7 @@
 
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/pool/scoped_pool.hpp>
@@ -29,7 +30,7 @@ class marked_streams {
 public:
     /// Throws: std::bad_alloc; unchanged then.
     void add(void* p, cudaStream_t s) {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         std::vector<cudaStream_t>& of = streams_[p];
         if (std::ranges::find(of, s) == of.end()) of.push_back(s);
         memories_.store(streams_.size(), std::memory_order_relaxed);
@@ -38,7 +39,7 @@ public:
     [[nodiscard]] std::vector<cudaStream_t> take(void* p) noexcept {
         // Whoever gives p back comes after whoever marked it, and so sees that something is.
         if (memories_.load(std::memory_order_relaxed) == 0) return {};
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         auto const of = streams_.find(p);
         if (of == streams_.end()) return {};
         std::vector<cudaStream_t> const all = std::move(of->second);
@@ -122,7 +123,7 @@ private:
     // A stream that comes after s and all others, so that none of them waits for another. Null when there is none to be
     // had: then the host has waited for the others.
     [[nodiscard]] stream const* gathered(cudaStream_t s, std::vector<cudaStream_t> const& others) noexcept {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         bool const is_after_all = report_failure_of([&] {
             if (!gathering_) gathering_.emplace();
             gathering_->wait(event{s});

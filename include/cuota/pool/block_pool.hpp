@@ -21,6 +21,7 @@
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/pool/block_heap.hpp>
 #include <cuota/pool/front.hpp>
@@ -29,6 +30,24 @@
 #include <cuota/pool/pool_watch.hpp>
 
 namespace cuota::inline v0::detail {
+
+/// While one lives, its thread gives memory of a pool back to where it came from, which may call the program: a watch of the source's
+/// budget. What that allocates waits for no memory that is being given back, which could be this thread's.
+class giving_back {
+public:
+    giving_back() noexcept : before_{std::exchange(is_on(), true)} {}
+    giving_back(giving_back const&) = delete;
+    giving_back& operator=(giving_back const&) = delete;
+    ~giving_back() { is_on() = before_; }
+
+    [[nodiscard]] static bool& is_on() noexcept {
+        static constinit thread_local bool on = false;
+        return on;
+    }
+
+private:
+    bool const before_;
+};
 
 /// Blocks under one lock, but for the small ones that a thread takes again as it gave them back (front.hpp). Whoever
 /// asks what there is, or needs what others hold ready, calls that in first: all figures are exact.
@@ -70,7 +89,7 @@ public:
         if (!p) return;
         std::exception_ptr unordered;
         report_failure_of([&] {
-            std::lock_guard const lock{guard_};
+            region_lock const lock{guard_};
             block& b = claim(p, bytes);
             if (is_special_) unordered = give_specially(b, s, while_closed);
             else if (!s) heap_.give(b, {});
@@ -93,7 +112,7 @@ public:
     [[nodiscard]] std::optional<idle_memory> take_out_above(std::size_t keep);
     /// What was taken out was given back; or it could not be, and is free as before.
     void gone(idle_memory const& out, bool is_gone) noexcept;
-    /// Waits until some of what others have taken out is gone, or back; returns the bytes that are gone.
+    /// Waits until some of what others have taken out is gone, or back; returns the bytes that are gone. 0 at once in giving_back.
     std::size_t wait_for_leaving() noexcept;
     /// What giving back `wanted` bytes would come to, what is about to be gone among them.
     [[nodiscard]] std::size_t could_take_out(std::size_t wanted,
@@ -235,7 +254,14 @@ private:
     void give_ready(block& b) const noexcept;
     void collect() const noexcept;
     // The lock, with nothing held ready by anybody: every block is free, or somebody's.
-    [[nodiscard]] std::unique_lock<std::mutex> lock_all() const noexcept;
+    class [[nodiscard]] lock_of_all {
+    public:
+        explicit lock_of_all(block_pool const& of) noexcept : lock_{of.guard_} { of.collect(); }
+
+    private:
+        region_lock<std::mutex> const lock_;
+    };
+    lock_of_all lock_all() const noexcept { return lock_of_all{*this}; }
     [[nodiscard]] block_user user_of(stream_ref const* s);
     // What is held ready names lanes, which may become others' when a new stream comes.
     [[nodiscard]] std::uint32_t lane_of(stream_ref s);
@@ -309,7 +335,7 @@ CUOTA_INLINE void* block_pool::take_ready(stream_ref s, std::size_t bytes, std::
 }
 
 CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (is_out_of_step(r.meant))
         throw_misuse(r.who.where, "{} was asked for memory of a step while none is open", {title()});
     bool const is_special = is_special_;
@@ -328,7 +354,7 @@ CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const
 
 CUOTA_INLINE void* block_pool::take_of_new(segment const& fresh, stream_ref const* s,
                                            block_request const& r) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     make_peak_known(r.bytes);
     if (!watch_) return found(heap_.take_of_new(fresh, r), s, r.keeps);
     block& taken = heap_.take_of_new(fresh, r);
@@ -337,13 +363,13 @@ CUOTA_INLINE void* block_pool::take_of_new(segment const& fresh, stream_ref cons
 }
 
 CUOTA_INLINE void block_pool::add(segment const& fresh) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     heap_.add(fresh);
     if (watch_) watch_->came(fresh, {});
 }
 
 CUOTA_INLINE void block_pool::keep_for_graph(void* p, std::size_t bytes) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     block& b = claim(p, bytes);
     b.note->stream = block_note::no_stream;
     b.become(block::state::live);
@@ -360,7 +386,7 @@ CUOTA_INLINE std::optional<idle_memory> block_pool::take_out_above(std::size_t k
 
 CUOTA_INLINE void block_pool::gone(idle_memory const& out, bool is_gone) noexcept {
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         if (watch_ && !is_gone) watch_->came({out.at, out.bytes}, {});
         heap_.gone(out, is_gone);
         if (is_gone) gone_ += out.bytes;
@@ -369,6 +395,7 @@ CUOTA_INLINE void block_pool::gone(idle_memory const& out, bool is_gone) noexcep
 }
 
 CUOTA_INLINE std::size_t block_pool::wait_for_leaving() noexcept {
+    if (giving_back::is_on()) return 0;
     std::unique_lock lock{guard_};
     std::size_t const before = heap_.leaving();
     std::size_t const gone_before = gone_;
@@ -401,7 +428,7 @@ CUOTA_INLINE std::optional<grow_window> block_pool::hold(std::size_t bytes, grow
 
 CUOTA_INLINE void* block_pool::take_of_grown(grow_window const& window, stream_ref const* s,
                                              block_request const& r) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     make_peak_known(r.bytes);
     block_user const user = user_of(s);  // first: what is held ready may become free beside the window
     if (!watch_) return found(heap_.take_of_grown(window, r, user), s, r.keeps);
@@ -412,7 +439,7 @@ CUOTA_INLINE void* block_pool::take_of_grown(grow_window const& window, stream_r
 }
 
 CUOTA_INLINE void block_pool::add_grown(grow_window const& window) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (!watch_) return heap_.add_grown(window);
     pool_watch::growth const grown{window};
     heap_.add_grown(window);
@@ -420,7 +447,7 @@ CUOTA_INLINE void block_pool::add_grown(grow_window const& window) {
 }
 
 CUOTA_INLINE std::size_t block_pool::give_up(grow_window const& window) noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     return heap_.give_up(window);
 }
 
@@ -455,7 +482,7 @@ CUOTA_INLINE void block_pool::observe(shared<pool_observer> told) {
 
 CUOTA_INLINE shared<pool_observer> block_pool::observe_no_more() noexcept {
     std::unique_ptr<pool_watch> before;
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (!watch_) return {};
     before = std::move(watch_);
     before->settle(heap_.order());
@@ -475,7 +502,7 @@ CUOTA_INLINE std::size_t block_pool::largest_free() const noexcept {
 }
 
 CUOTA_INLINE std::size_t block_pool::reserved() const noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     return heap_.reserved();
 }
 
@@ -502,7 +529,7 @@ CUOTA_INLINE std::string block_pool::survivors() const {
 }
 
 CUOTA_INLINE void block_pool::begin_step(place where) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (heap_.steps().is_open())
         throw_misuse(where, "{} was to begin a step before the one that is open has ended", {title()});
     (void)heap_.steps().go_on();
@@ -596,12 +623,6 @@ CUOTA_INLINE void block_pool::give_ready(block& b) const noexcept {
 
 CUOTA_INLINE void block_pool::collect() const noexcept {
     heap_.take_back(fronts_.collect([this](block& b) { give_ready(b); }));
-}
-
-CUOTA_INLINE std::unique_lock<std::mutex> block_pool::lock_all() const noexcept {
-    std::unique_lock lock{guard_};
-    collect();
-    return lock;
 }
 
 CUOTA_INLINE block_user block_pool::user_of(stream_ref const* s) {

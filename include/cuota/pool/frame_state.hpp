@@ -16,6 +16,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/pool/frame_chunk.hpp>
 #include <cuota/pool/pool_state.hpp>
@@ -148,7 +149,7 @@ CUOTA_INLINE void frame_state::deallocate(stream_ref const* s, void* p, std::siz
 
 CUOTA_INLINE void frame_state::end() noexcept {
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         has_ended_ = true;
     }
     while (auto idle = take_idle()) give_back(*idle);
@@ -179,7 +180,7 @@ CUOTA_INLINE frame_chunk frame_state::lane::remove(std::size_t i) noexcept {
 
 CUOTA_INLINE void* frame_state::try_take(std::uint64_t id, std::size_t bytes, std::size_t alignment,
                                          label const& who, state born) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     throw_if_ended(who);
     for (lane& l : lanes_)
         if (l.id == id) return l.try_take(bytes, alignment, who, born);
@@ -188,7 +189,7 @@ CUOTA_INLINE void* frame_state::try_take(std::uint64_t id, std::size_t bytes, st
 
 CUOTA_INLINE void* frame_state::take_of(frame_chunk& fresh, std::uint64_t id, std::size_t bytes,
                                         std::size_t alignment, label const& who, state born) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     throw_if_ended(who);
     lane* mine = nullptr;
     for (lane& l : lanes_)
@@ -230,13 +231,13 @@ CUOTA_INLINE frame_chunk frame_state::wrap(void* p, std::size_t size, stream_ref
 }
 
 CUOTA_INLINE std::size_t frame_state::held() {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     return held_;
 }
 
 CUOTA_INLINE std::optional<frame_chunk> frame_state::give(stream_ref const* s, std::uint64_t id, void* p,
                                                           std::size_t bytes, place where) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     for (lane& l : lanes_) {
         for (std::size_t i = l.chunks.size(); i-- != 0;) {
             frame_chunk& c = l.chunks[i];
@@ -280,7 +281,7 @@ CUOTA_INLINE void frame_state::note_user(frame_chunk& c, stream_ref s) {
 CUOTA_INLINE void frame_state::order_unowned(stream_ref s, std::uint64_t id, void const* p) {
     std::optional<stream_share> home;
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         for (lane& l : lanes_)
             for (frame_chunk& c : l.chunks) {
                 if (!c.has(p)) continue;
@@ -300,7 +301,7 @@ CUOTA_INLINE void frame_state::give_back(frame_chunk& c) const noexcept {
 }
 
 CUOTA_INLINE std::optional<frame_chunk> frame_state::take_idle() noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     for (lane& l : lanes_)
         for (std::size_t i = l.chunks.size(); i-- != 0;)
             if (!l.chunks[i].is_owned()) return l.remove(i);
@@ -308,7 +309,7 @@ CUOTA_INLINE std::optional<frame_chunk> frame_state::take_idle() noexcept {
 }
 
 CUOTA_INLINE std::string frame_state::end_rest() {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     for (lane& l : lanes_)
         for (frame_chunk& c : l.chunks) c.end();
     survivors alive;

@@ -17,6 +17,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/event.hpp>
 
@@ -112,14 +113,14 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void graph_blocks::enter(graph_key graph, void* p, std::size_t bytes, std::uint64_t stream,
                                       bool is_live) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     blocks_.insert_or_assign(p, entry{graph, bytes, stream, is_live, std::nullopt});
     publish();
 }
 
 CUOTA_INLINE void* graph_blocks::try_take(graph_key graph, std::size_t bytes, std::size_t alignment,
                                           std::uint64_t stream) noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     for (auto& [p, b] : blocks_) {
         if (b.graph != graph || b.is_live || b.bytes != bytes || b.stream != stream || b.given_on) continue;
         if (reinterpret_cast<std::uintptr_t>(p) % alignment != 0) continue;
@@ -131,7 +132,7 @@ CUOTA_INLINE void* graph_blocks::try_take(graph_key graph, std::size_t bytes, st
 
 CUOTA_INLINE bool graph_blocks::give(void* p, std::size_t bytes, stream_ref const* s, bool is_in_capture,
                                      std::string const& title) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     auto const found = blocks_.find(p);
     if (found == blocks_.end()) return false;
     entry& b = found->second;
@@ -156,7 +157,7 @@ CUOTA_INLINE auto graph_blocks::release_foreign() noexcept -> std::optional<give
 }
 
 CUOTA_INLINE std::size_t graph_blocks::kept_for_foreign() noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     std::size_t kept = 0;
     for (auto const& [p, b] : blocks_) kept += b.graph.foreign != 0 && !b.is_live;
     return kept;
@@ -164,7 +165,7 @@ CUOTA_INLINE std::size_t graph_blocks::kept_for_foreign() noexcept {
 
 template <class Which>
 auto graph_blocks::release_one(Which which) noexcept -> std::optional<given> {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     for (auto at = blocks_.begin(); at != blocks_.end();) {
         if (!which(at->second)) {
             ++at;

@@ -223,6 +223,7 @@ CUOTA_INLINE void pool_memory::give_back(segment const& s) noexcept {
 }
 
 CUOTA_INLINE std::size_t pool_memory::give_back(idle_memory const& out) noexcept {
+    giving_back const here;
     bool is_gone = true;
     if (out.is_paged) is_gone = pages_->unmap(out.at, out.bytes);
     else source_.deallocate_sync(out.at, out.bytes, granule);

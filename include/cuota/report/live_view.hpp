@@ -23,6 +23,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/report/budget_order.hpp>
 #include <cuota/report/columns.hpp>
 #include <cuota/report/memory_snapshot.hpp>
@@ -189,7 +190,7 @@ CUOTA_INLINE live_view::live_view(std::FILE* to, snapshots take, live_view_optio
 CUOTA_INLINE live_view::~live_view() {
     if (!thread_.joinable()) return;
     {
-        std::lock_guard const lock{guard_};
+        detail::region_lock const lock{guard_};
         is_over_ = true;
     }
     over_.notify_all();
@@ -199,7 +200,7 @@ CUOTA_INLINE live_view::~live_view() {
 CUOTA_INLINE void live_view::draw(memory_snapshot const& all) {
     if (is_quiet()) return;
     std::string text = summary(all, how_.summary);
-    std::lock_guard const lock{drawing_};
+    detail::region_lock const lock{drawing_};
     if (!is_terminal_) return write(text + "\n\n");
     text += curves(all);
     ::winsize size{};

@@ -15,6 +15,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/report/event_clock.hpp>
 #include <cuota/report/event_ring.hpp>
@@ -93,7 +94,7 @@ CUOTA_INLINE recorder_state::recorder_state(std::size_t events, std::size_t site
 }
 
 CUOTA_INLINE std::uint16_t recorder_state::add_source(event_source facts, place where) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (sources_.size() == most_sources)
         throw_misuse(where, "a recorder of {} sources cannot take another: {}",
                      {as_count(most_sources), facts.name});
@@ -102,13 +103,13 @@ CUOTA_INLINE std::uint16_t recorder_state::add_source(event_source facts, place 
 }
 
 CUOTA_INLINE void recorder_state::end_source(std::uint16_t id) noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     sources_[id].has_ended = true;
     sources_[id].facts.pool.reset();
 }
 
 CUOTA_INLINE bool recorder_state::has_ended(std::uint16_t id) const noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     return sources_[id].has_ended;
 }
 
@@ -147,7 +148,7 @@ CUOTA_INLINE void recorder_state::set_times(std::span<numbered_event> events,
 }
 
 CUOTA_INLINE std::vector<event_source> recorder_state::sources() const {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     std::vector<event_source> all;
     all.reserve(sources_.size());
     for (source_entry const& s : sources_) all.push_back(s.facts);

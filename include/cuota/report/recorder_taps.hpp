@@ -15,6 +15,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/pool/pool_observer.hpp>
 #include <cuota/pool/pool_state.hpp>
@@ -170,12 +171,12 @@ CUOTA_INLINE void pool_tap::put(event_kind kind, void const* at, std::size_t byt
 
 CUOTA_INLINE void recorder_taps::look_on(budget const& which) {
     ledger_node& node = budget_access::node(which);
-    std::lock_guard const one_at_a_time{joining_};
+    region_lock const one_at_a_time{joining_};
     std::vector<root_entry> inside;  // what is under it: its own by now, and it must not go under a lock
     auto const tap =
         shared<budget_observer>::adopt(shared<budget_tap>::make(shared<recorder_taps>::of(*this)).detach());
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         for (root_entry const& r : roots_)
             if (node.is_under(budget_access::node(r.which))) return;
         roots_.push_back({which, tap});
@@ -193,12 +194,12 @@ CUOTA_INLINE void recorder_taps::look_on(budget const& which) {
 }
 
 CUOTA_INLINE void recorder_taps::look_on(ledger_node const& of, pool_state& pool) {
-    std::lock_guard const one_at_a_time{joining_};
+    region_lock const one_at_a_time{joining_};
     if (!has_ended_) enter(of, pool);  // it was told of by a thread that was held up
 }
 
 CUOTA_INLINE void recorder_taps::held(ledger_node const& of, held_piece const& what) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     auto const at = std::ranges::find(pieces_, what.which, [](piece const& p) { return p.what.which; });
     if (at != pieces_.end()) {
         put(event_kind::free_requested, *at);
@@ -211,13 +212,13 @@ CUOTA_INLINE void recorder_taps::held(ledger_node const& of, held_piece const& w
 }
 
 CUOTA_INLINE std::uint16_t recorder_taps::source_of(ledger_node const& node) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     return source_of_locked(node);
 }
 
 CUOTA_INLINE void recorder_taps::forget(std::uint16_t id) noexcept {
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         std::erase_if(pools_, [&](pool_entry const& p) { return p.id == id; });
     }
     to_->end_source(id);
@@ -225,13 +226,13 @@ CUOTA_INLINE void recorder_taps::forget(std::uint16_t id) noexcept {
 
 CUOTA_INLINE void recorder_taps::let_go() noexcept {
     report_failure_of([&] {  // a pool that is just being entered would stay observed
-        std::lock_guard const one_at_a_time{joining_};
+        region_lock const one_at_a_time{joining_};
         has_ended_ = true;
     });
     std::vector<root_entry> roots;
     std::vector<shared<pool_state>> pools;
     report_failure_of([&] {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         pools.reserve(pools_.size());
         for (pool_entry const& p : pools_)
             if (p.pool->try_add_owner()) pools.push_back(shared<pool_state>::adopt(p.pool));
@@ -270,7 +271,7 @@ CUOTA_INLINE recording recorder_taps::read() {
 }
 
 CUOTA_INLINE auto recorder_taps::pieces_now() const -> std::vector<piece> {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     return pieces_;
 }
 
@@ -318,7 +319,7 @@ CUOTA_INLINE void recorder_taps::enter(ledger_node const& of, pool_state& pool) 
     try {
         pool.blocks().observe(shared<pool_observer>::adopt(
             shared<pool_tap>::make(shared<recorder_taps>::of(*this), to_, id).detach()));
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         pools_.push_back({&pool, id});
     } catch (...) {
         to_->end_source(id);
@@ -327,7 +328,7 @@ CUOTA_INLINE void recorder_taps::enter(ledger_node const& of, pool_state& pool) 
 }
 
 CUOTA_INLINE std::optional<std::uint16_t> recorder_taps::find(pool_state const& pool) const noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     auto const at = std::ranges::find(pools_, &pool, &pool_entry::pool);
     if (at == pools_.end()) return std::nullopt;
     return at->id;
@@ -364,7 +365,7 @@ CUOTA_INLINE std::uint16_t recorder_taps::source_of_locked(ledger_node const& of
 }
 
 CUOTA_INLINE std::vector<budget> recorder_taps::roots() const {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     std::vector<budget> all;
     for (root_entry const& r : roots_) all.push_back(r.which);
     return all;

@@ -26,6 +26,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/json.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/refusal_json.hpp>
 #include <cuota/core/text.hpp>
 
@@ -130,7 +131,7 @@ private:
             return;
         }
         try {
-            std::lock_guard const lock{guard_};
+            detail::region_lock const lock{guard_};
             busy_.store(std::this_thread::get_id(), std::memory_order_relaxed);
             if (!attempt(step) && is_refusal) ++lost_;
             busy_.store(std::thread::id{}, std::memory_order_relaxed);

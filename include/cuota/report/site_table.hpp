@@ -20,6 +20,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/report/memory_event.hpp>
 
 namespace cuota::inline v0::detail {
@@ -66,7 +67,7 @@ private:
         if (is_full_.load(std::memory_order_acquire)) {
             if (std::uint32_t const known = find(name, where, at)) return known;  // it was the last one
         } else {
-            std::lock_guard const lock{guard_};
+            region_lock const lock{guard_};
             if (std::uint32_t const known = find(name, where, at)) return known;  // another was faster
             std::size_t const next = size();
             if (next <= capacity_) {

@@ -20,6 +20,7 @@
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/core/thread_record.hpp>
@@ -133,7 +134,7 @@ public:
     /// Throws: what begin throws, std::bad_alloc; unchanged.
     template <class Begin>
     [[nodiscard]] bool try_enter(std::span<captured_stream const> streams, Begin begin) {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         std::size_t const before = streams_.size();
         streams_.reserve(before + streams.size());
         for (captured_stream const& s : streams) streams_.push_back(s);
@@ -231,14 +232,14 @@ CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
 }
 
 CUOTA_INLINE void captured_streams::leave(std::span<std::uint64_t const> ids) noexcept {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     for (std::uint64_t const id : ids)
         streams_.erase_if([&](captured_stream const& s) { return s.id == id; });
     publish();
 }
 
 CUOTA_INLINE bool captured_streams::has(std::uint64_t stream) {
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     return streams_.find_if([&](captured_stream const& s) { return s.id == stream; }) != streams_.end();
 }
 
@@ -252,7 +253,7 @@ CUOTA_INLINE std::optional<captured_stream> captured_streams::find(cudaStream_t 
         capture_scope const* const mine = capture_scope::here();
         return mine ? in(mine->streams()) : std::nullopt;
     }
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     return in(streams_.as_span());
 }
 

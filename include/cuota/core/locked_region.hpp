@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// The library calls nothing of the program while it holds a lock of its own: errors are collected under the lock and reported after it.
+#pragma once
+
+#include <exception>
+
+#include <cuota/core/config.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// A stretch of code in which the calling thread holds a lock of the library. Regions nest. An error that is reported in a region is
+/// kept, and goes to the error sink when the outermost region of the thread ends, after the lock was released: the sink may then use
+/// the object whose lock it was.
+/// Threads: the one that made it. Cost: an increment, a decrement and a comparison of one variable of the thread.
+class locked_region {
+public:
+    locked_region() noexcept { enter(); }
+    locked_region(locked_region const&) = delete;
+    locked_region& operator=(locked_region const&) = delete;
+    ~locked_region() { leave(); }
+
+    /// As the constructor and the destructor, for a lock that is not released at the end of a scope.
+    static void enter() noexcept { ++of_thread().depth; }
+    /// After the lock was released.
+    static void leave() noexcept {
+        state& mine = of_thread();
+        if (--mine.depth == 0 && (mine.first || mine.lost != 0)) [[unlikely]]
+            report_kept();
+    }
+
+    /// True while the calling thread is in a region.
+    [[nodiscard]] static bool is_here() noexcept { return of_thread().depth != 0; }
+
+    /// Keeps an error until the thread's outermost region ends; returns false outside of regions. Without `thrown`, the exception that
+    /// is being handled is kept if it is this one, and otherwise a std::runtime_error with its text. When there is no host memory for
+    /// an entry, the text of the first such error and the number of all are kept, and reported as one error.
+    [[nodiscard]] static bool keep(std::exception const& error, std::exception_ptr thrown) noexcept;
+
+private:
+    struct report;
+    struct state {
+        unsigned depth = 0;
+        unsigned lost = 0;  // errors for which there was no memory
+        report* first = nullptr;
+        char lost_text[200] = {};  // of the first of them
+    };
+
+    [[nodiscard]] static state& of_thread() noexcept {
+        static constinit thread_local state mine;
+        return mine;
+    }
+    static void report_kept() noexcept;
+};
+
+/// A lock_guard that is a locked_region too: reports are made after it has released the lock.
+template <class Mutex>
+class [[nodiscard]] region_lock {
+public:
+    explicit region_lock(Mutex& guard) : guard_{guard} {
+        locked_region::enter();
+        guard.lock();
+    }
+    region_lock(region_lock const&) = delete;
+    region_lock& operator=(region_lock const&) = delete;
+    ~region_lock() {
+        guard_.unlock();
+        locked_region::leave();
+    }
+
+private:
+    Mutex& guard_;
+};
+
+/// Writes to standard error that `callback` was about to be called in a locked_region, and ends the program by std::abort.
+[[noreturn]] void stop_for_callback_in_region(char const* callback) noexcept;
+
+/// Stands before every call of a function of the program: in checked builds it ends the program when the calling thread is in a
+/// locked_region, because the function may wait for that lock. A defect of the library, which tests find.
+inline void expect_no_region([[maybe_unused]] char const* callback) noexcept {
+#if CUOTA_CHECKED
+    if (locked_region::is_here()) [[unlikely]]
+        stop_for_callback_in_region(callback);
+#endif
+}
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include <cuota/core/error_sink.hpp>
+
+namespace cuota::inline v0::detail {
+
+void report_handled() noexcept;  // of core/error_sink.hpp, which includes this header first
+
+struct locked_region::report {
+    std::exception_ptr what;
+    report* next = nullptr;
+};
+
+// An exception that is being handled is kept as it is, type included: rethrowing it refers to the same object.
+[[nodiscard]] CUOTA_INLINE std::exception_ptr as_pointer_to(std::exception const& error) {
+    if (std::exception_ptr const handled = std::current_exception()) {
+        try {
+            std::rethrow_exception(handled);
+        } catch (std::exception const& same) {
+            if (&same == &error) return handled;
+        } catch (...) {}
+    }
+    return std::make_exception_ptr(std::runtime_error{error.what()});
+}
+
+CUOTA_INLINE bool locked_region::keep(std::exception const& error, std::exception_ptr thrown) noexcept {
+    state& mine = of_thread();
+    if (mine.depth == 0) return false;
+    auto* const kept = new (std::nothrow) report{};
+    if (!kept) {
+        if (mine.lost++ == 0) std::strncpy(mine.lost_text, error.what(), sizeof mine.lost_text - 1);
+        return true;
+    }
+    try {
+        kept->what = thrown ? std::move(thrown) : as_pointer_to(error);
+    } catch (...) { kept->what = std::current_exception(); }  // std::bad_alloc, of the text
+    report** last = &mine.first;
+    while (*last) last = &(*last)->next;
+    *last = kept;
+    return true;
+}
+
+CUOTA_INLINE void locked_region::report_kept() noexcept {
+    state& mine = of_thread();
+    while (report* const kept = mine.first) {  // one by one: the sink may come to regions of its own
+        mine.first = kept->next;
+        std::exception_ptr const what = std::move(kept->what);
+        delete kept;
+        try {
+            std::rethrow_exception(what);
+        } catch (...) { report_handled(); }
+    }
+    if (unsigned const lost = std::exchange(mine.lost, 0); lost != 0) {
+        char text[sizeof mine.lost_text + 100];
+        std::snprintf(text, sizeof text,
+                      "%s (%u errors were met while no host memory was free for them; this is the first)",
+                      mine.lost_text, lost);
+        try {
+            throw std::runtime_error{text};
+        } catch (...) { report_handled(); }
+    }
+}
+
+CUOTA_INLINE void stop_for_callback_in_region(char const* callback) noexcept {
+    std::fprintf(stderr, "cuota: %s was about to be called under a lock of the library\n", callback);
+    std::abort();
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The error sink of a program uses the very pool whose failure it is told of.
+
+#include <cstddef>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cuda_runtime_api.h>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/core/error_sink.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/guard/watch.hpp>
+#include <cuota/pool/frame.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/pool/step_plan.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/runtime/call.hpp>
+#include <cuota/simulator/simulator.hpp>
+
+#include "support/catch.hpp"
+#include "support/every_failure.hpp"
+#include "support/machine.hpp"
+#include "support/sanitizer.hpp"
+
+namespace simulator = cuota::simulator;
+using namespace cuota::literals;
+
+namespace {
+
+// Asks the pool for all it tells, takes memory of it, and charges; then tells the sink that was set before.
+class asking_sink {
+public:
+    asking_sink(cuota::scoped_pool& pool, cuota::budget& account) {
+        before_ = cuota::set_error_sink([this, &pool, &account](std::exception const& error) {
+            before_(error);
+            if (std::exchange(is_asking_, true)) return;
+            (void)pool.stats();
+            (void)pool.largest_free();
+            (void)pool.stats_by_tag();
+            try {
+                if (account.try_charge(1)) account.refund(1);
+                cuota::stream s;
+                pool.deallocate(s, pool.allocate(s, 100'000), 100'000);
+                (void)pool.trim(1_MiB);
+            } catch (std::exception const&) {  // on a device that fails
+            }
+            is_asking_ = false;
+        });
+    }
+    asking_sink(asking_sink const&) = delete;
+    asking_sink& operator=(asking_sink const&) = delete;
+    ~asking_sink() { cuota::set_error_sink(std::move(before_)); }
+
+private:
+    cuota::error_sink before_;
+    bool is_asking_ = false;
+};
+
+// As a program of others has it: the library does not know where its work is.
+class native_stream {
+public:
+    native_stream() {
+        cuota::rt::check(cudaStreamCreateWithFlags(&s_, cudaStreamNonBlocking), "cudaStreamCreate");
+    }
+    native_stream(native_stream const&) = delete;
+    native_stream& operator=(native_stream const&) = delete;
+    ~native_stream() {
+        if (cudaStreamDestroy(s_) != cudaSuccess) (void)cudaStreamDestroy(s_);
+        (void)cudaGetLastError();
+    }
+    operator cuota::stream_ref() const noexcept { return cuota::stream_ref{s_}; }
+
+private:
+    cudaStream_t s_ = nullptr;
+};
+
+void take_and_give(cuota::scoped_pool& pool, cuota::stream_ref s, std::size_t bytes) {
+    pool.deallocate(s, pool.allocate(s, bytes), bytes);
+}
+
+}  // namespace
+
+TEST_CASE("a sink may use the pool whatever CUDA call of it has failed", "[pool][sink]") {
+    support::machine sim;
+    auto const seen = support::survives_every_failure(sim, [] {
+        cuota::budget account{"b", 64_MiB};
+        cuota::scoped_pool pool{account};
+        asking_sink const sink{pool, account};
+        native_stream const native;
+        {
+            cuota::stream const keep;
+            std::optional<cuota::stream> brief{std::in_place};
+            take_and_give(pool, *brief, 400'000);
+            take_and_give(pool, keep, 400'000);
+            brief.reset();
+            cuota::stream const t;  // takes the lane over
+            take_and_give(pool, t, 400'000);
+            take_and_give(pool, native, 400'000);
+            (void)pool.stats();
+            {
+                cuota::frame f = pool.frame();
+                (void)f.allocate(t, 5'000);
+                (void)f.allocate(keep, 5'000);
+            }
+            take_and_give(pool, t, 3_MiB);
+        }
+        pool.trim();
+    });
+    CHECK(seen.reported > 0);
+}
+
+TEST_CASE("a sink may use the pool when a buffer ends on a lost device", "[pool][sink]") {
+    support::machine sim;
+    {
+        cuota::budget account{"b", 64_MiB};
+        cuota::scoped_pool pool{account};
+        cudaStream_t native = nullptr;
+        REQUIRE(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking) == cudaSuccess);
+        void* const p = pool.allocate(cuota::stream_ref{native}, 400'000);
+        asking_sink const sink{pool, account};
+        simulator::lose_device(0);
+        pool.deallocate(cuota::stream_ref{native}, p, 400'000);
+        CHECK(!sim.errors.take().empty());
+        (void)cudaStreamDestroy(native);
+        (void)cudaGetLastError();
+    }
+    (void)sim.errors.take();
+    simulator::reset();
+    (void)cudaGetLastError();
+}
+
+TEST_CASE("a sink may end a program that has a static pool", "[pool][sink]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    constexpr char const* name = "a sink may end a program that has a static pool";
+    if (std::getenv("CUOTA_PLANTED")) {
+        static cuota::budget account{"b", 64_MiB};
+        static cuota::scoped_pool pool{account};
+        cuota::set_error_sink([](std::exception const&) { std::exit(7); });
+        cudaStream_t native = nullptr;
+        REQUIRE(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking) == cudaSuccess);
+        void* const p = pool.allocate(cuota::stream_ref{native}, 400'000);
+        simulator::lose_device(0);
+        pool.deallocate(cuota::stream_ref{native}, p, 400'000);
+        std::exit(1);  // it was not told
+    }
+    pid_t const child = ::fork();
+    if (child == 0) {
+        ::setenv("CUOTA_PLANTED", "1", 1);
+        ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+        ::alarm(60);
+        ::execl("/proc/self/exe", "test-pool", name, "--out", "/dev/null", nullptr);
+        ::_exit(99);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 7);
+}
+
+TEST_CASE("a watch that is called while a pool gives memory back may take memory of the pool",
+          "[pool][sink]") {
+    support::machine const sim;
+    cuota::budget source{"source", 8_MiB};
+    cuota::budget account{"pool", 4_MiB};
+    cuota::scoped_pool pool{
+        account, cuota::any_resource{cuota::budgeted{source, cuota::device_memory{}}}, {}};
+    cuota::stream const s;
+    void* kept = nullptr;
+    int refused = 0;
+    cuota::watch const all_clear{source,
+                                 {cuota::watch_level{std::size_t{2_MiB}}},
+                                 std::size_t{1},
+                                 [&](cuota::watch_event const& e) {
+                                     if (e.rising || kept) return;
+                                     try {
+                                         kept = pool.allocate(s, 3_MiB);
+                                     } catch (cuota::out_of_memory const&) { ++refused; }
+                                 },
+                                 {.falling = true}};
+    take_and_give(pool, s, 3_MiB);
+    s.synchronize();
+    pool.trim();
+    CHECK((kept != nullptr || refused != 0));
+    if (kept) pool.deallocate(s, kept, 3_MiB);
+    take_and_give(pool, s, 3_MiB);  // the pool goes on
+    s.synchronize();
+}
