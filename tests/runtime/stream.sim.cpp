@@ -24,6 +24,7 @@
 #include "support/kernels.hpp"
 #include "support/last_error.hpp"
 #include "support/machine.hpp"
+#include "support/per_thread_default.hpp"
 #include "support/thrown.hpp"
 
 // 0 and nullptr would be the legacy default stream by accident.
@@ -221,6 +222,13 @@ TEST_CASE("a default handle names one stream of each thread and device", "[runti
     CHECK(my_share.get() == cudaStreamPerThread);
     CHECK(cuota::stream_ref{*legacy_of_1} != legacy);
     CHECK(cuota::stream_ref{*legacy_of_1}.device() == cuota::device{1});
+}
+
+TEST_CASE("0 is what it is in calls of CUDA in the same file", "[runtime][stream]") {
+    support::machine const sim;
+    CHECK(support::zero_in_per_thread_file() == cuota::stream_ref{cudaStreamPerThread});
+    CHECK(support::zero_in_per_thread_file().get() == cudaStreamPerThread);
+    CHECK(cuota::stream_ref{cudaStream_t{}}.id() == cuota::stream_ref{cudaStreamLegacy}.id());
 }
 
 TEST_CASE("the default stream of another thread is misuse that names both threads", "[runtime][stream]") {

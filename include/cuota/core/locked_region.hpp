@@ -47,7 +47,7 @@ private:
         char lost_text[200] = {};  // of the first of them
     };
 
-    [[nodiscard]] static state& of_thread() noexcept {
+    CUOTA_PROCESS_STATE [[nodiscard]] static state& of_thread() noexcept {
         static constinit thread_local state mine;
         return mine;
     }

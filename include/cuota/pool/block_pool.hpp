@@ -40,7 +40,7 @@ public:
     giving_back& operator=(giving_back const&) = delete;
     ~giving_back() { is_on() = before_; }
 
-    [[nodiscard]] static bool& is_on() noexcept {
+    CUOTA_PROCESS_STATE [[nodiscard]] static bool& is_on() noexcept {
         static constinit thread_local bool on = false;
         return on;
     }

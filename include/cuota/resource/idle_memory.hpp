@@ -50,7 +50,7 @@ public:
     reclaiming& operator=(reclaiming const&) = delete;
     ~reclaiming() { is_on() = before_; }
 
-    [[nodiscard]] static bool& is_on() noexcept;
+    CUOTA_PROCESS_STATE [[nodiscard]] static bool& is_on() noexcept;
 
 private:
     bool before_;
@@ -102,7 +102,7 @@ public:
 
 private:
     struct shelf;
-    [[nodiscard]] static shelf& all() noexcept;
+    CUOTA_PROCESS_STATE [[nodiscard]] static shelf& all() noexcept;
 };
 
 /// What is done for one request that the driver has refused, before it is refused to the program: one measure after the other, and

@@ -71,8 +71,9 @@ class on_device_of;
 /// Example: tests/runtime/stream.sim.cpp
 class CUOTA_POINTER stream_ref {
 public:
-    /// Of a native handle; cudaStreamLegacy and cudaStreamPerThread are such.
-    stream_ref(cudaStream_t native) noexcept : word_{reinterpret_cast<std::uintptr_t>(native)} {}
+    /// Of a native handle; cudaStreamLegacy and cudaStreamPerThread are such. 0 is cudaStreamPerThread in a file that is compiled with
+    /// CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread), as in CUDA's calls there, and else cudaStreamLegacy.
+    [[gnu::always_inline]] stream_ref(cudaStream_t native) noexcept : word_{word_of(native)} {}
     stream_ref(int) = delete;             // 0 is the legacy default stream only by accident
     stream_ref(std::nullptr_t) = delete;  // likewise: say cudaStreamLegacy or cudaStreamPerThread
 
@@ -140,6 +141,13 @@ private:
     [[nodiscard]] bool has_state() const noexcept { return is_owned() || is_remembered_default(); }
     [[nodiscard]] bool is_remembered_default() const noexcept {
         return (word_ & tag_bits) == remembered_default;
+    }
+    // Into each file, as that is compiled: the library's own files do not know what 0 is elsewhere.
+    [[nodiscard, gnu::always_inline]] static std::uintptr_t word_of(cudaStream_t native) noexcept {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
+        if (!native) return reinterpret_cast<std::uintptr_t>(cudaStreamPerThread);
+#endif
+        return reinterpret_cast<std::uintptr_t>(native);
     }
     [[nodiscard]] cudaStream_t native() const noexcept { return reinterpret_cast<cudaStream_t>(word_); }
     [[nodiscard]] detail::stream_state& state() const noexcept;
