@@ -30,9 +30,10 @@ public:
     explicit budgeted_books(budget b);
     CUOTA_INLINE_IN_PLACE ~budgeted_books() override;
 
-    /// Throws: budget_exceeded.
-    void charge(std::size_t cost, charge_request const& request);
-    /// What was charged has come, or has not.
+    /// True when the bytes are still to come, and `settle` must be told what became of them; false when this thread held them ready, so
+    /// that they make no new peak and need no lock. Throws: budget_exceeded.
+    [[nodiscard]] bool charge(std::size_t cost, charge_request const& request);
+    /// Of bytes that were to come: they have come, or they have not, and are refunded.
     void settle(std::size_t cost, bool has_come) noexcept;
     void refund(std::size_t cost) noexcept { budget_.refund(cost); }
     /// Throws: std::bad_alloc.
@@ -67,7 +68,7 @@ public:
         std::size_t const cost = round_up(bytes, upstream_.granule());
         charge_request request{bytes, upstream_.granule(), who, {}};
         if constexpr (knows_device<Upstream>) request.on = upstream_.device();
-        charge(cost, request);
+        bool const is_to_come = charge(cost, request);
 
         void* p = nullptr;
         try {
@@ -75,10 +76,11 @@ public:
             enter(p, bytes, cost, who);
         } catch (...) {
             if (p) order.give(upstream_, p, bytes, alignment);
-            settle(cost, false);
+            if (is_to_come) settle(cost, false);
+            else refund(cost);
             throw;
         }
-        settle(cost, true);
+        if (is_to_come) settle(cost, true);
         return p;
     }
 
@@ -163,8 +165,12 @@ CUOTA_INLINE budgeted_books::budgeted_books(budget b) : budget_{std::move(b)}, l
 
 CUOTA_INLINE_IN_PLACE budgeted_books::~budgeted_books() { leave(budget_access::node(budget_), *this); }
 
-CUOTA_INLINE void budgeted_books::charge(std::size_t cost, charge_request const& request) {
-    charge_coming(budget_access::node(budget_), cost, request);
+CUOTA_INLINE bool budgeted_books::charge(std::size_t cost, charge_request const& request) {
+    ledger& node = budget_access::node(budget_);
+    if (node.try_charge_alone(cost)) [[likely]]
+        return false;
+    charge_coming(node, cost, request);
+    return true;
 }
 
 CUOTA_INLINE void budgeted_books::settle(std::size_t cost, bool has_come) noexcept {

@@ -47,6 +47,7 @@ public:
     [[nodiscard]] outcome charge_coming_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
     /// The same; false when it did not fit.
     [[nodiscard]] bool try_charge_coming(std::size_t bytes) noexcept;
+    /// They count for peaks from now on. May be told by another thread than the one that charged.
     void arrived(std::size_t bytes) noexcept;
     void did_not_come(std::size_t bytes) noexcept;
 
@@ -109,6 +110,8 @@ private:
         return true;
     }
 
+    // The stock of a thread, if it has one or may have one, and that may be granted `more` bytes; else null.
+    [[nodiscard]] stock* open_stock(std::size_t more, thread_record* me) noexcept;
     [[nodiscard]] plan plan_for(std::size_t bytes, thread_record* me) noexcept;
 
     shared<ledger> const parent_;
@@ -189,6 +192,12 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
     for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
     raise_peaks(nullptr, nullptr);
+    // From here on as a charge by this thread, which will find the bytes ready when it has refunded them.
+    stock* const mine = bytes <= own_ ? open_stock(bytes, this_thread()) : nullptr;
+    if (!mine) return;
+    own_ -= bytes;
+    mine->extend(bytes, bytes);
+    for (ledger_node* node = this; node; node = node->next()) node->lent_ += bytes;
 }
 
 CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
@@ -212,18 +221,22 @@ CUOTA_INLINE bool ledger::try_refund(std::size_t bytes) noexcept {
 CUOTA_INLINE ledger::ledger(std::string name, std::size_t limit, shared<ledger> parent, bool is_prepaid)
     : ledger_node{std::move(name), limit, parent.get(), is_prepaid}, parent_{std::move(parent)} {}
 
-CUOTA_INLINE auto ledger::plan_for(std::size_t bytes, thread_record* me) noexcept -> plan {
-    if (!me) return {nullptr, bytes};
+CUOTA_INLINE stock* ledger::open_stock(std::size_t more, thread_record* me) noexcept {
+    if (!me) return nullptr;
     stock& mine = stock_of(*me);
     std::size_t const most = tree_->outer ? tree_->outer->most_in_stock() : unlimited;
-    if (mine.is_of(*me)) {
-        std::size_t const need = bytes - std::min(bytes, mine.idle());
-        return need <= most - std::min(most, mine.grant()) ? plan{&mine, need} : plan{nullptr, bytes};
-    }
-    if (bytes > most || mine.is_open() || !mine.pays() || !may_lend()) return {nullptr, bytes};
+    if (mine.is_of(*me)) return more <= most - std::min(most, mine.grant()) ? &mine : nullptr;
+    if (more > most || mine.is_open() || !mine.pays() || !may_lend()) return nullptr;
     mine.open(*this, *me);
     mine.next_open() = std::exchange(tree_->open, &mine);
-    return {&mine, bytes};
+    return &mine;
+}
+
+CUOTA_INLINE auto ledger::plan_for(std::size_t bytes, thread_record* me) noexcept -> plan {
+    bool const is_open = me && stock_of(*me).is_of(*me);
+    std::size_t const need = is_open ? bytes - std::min(bytes, stock_of(*me).idle()) : bytes;
+    stock* const mine = open_stock(need, me);
+    return mine ? plan{mine, need} : plan{nullptr, bytes};
 }
 
 }  // namespace cuota::inline v0::detail
