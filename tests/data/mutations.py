@@ -98,7 +98,7 @@ without("what fails at an end is reported",
         (CALL, "    report_failure_of([&] { throw error_of(code, call, {}); });\n", "    (void)call;\n"), "H18")
 without("what fails at an end is asked for again", (CALL, "    code = call();\n    if (code != cudaSuccess) (void)", "    if (code != cudaSuccess) (void)"),
         "H18")
-without("a failure at a batch's end is caught", (SLOT, "if (!report_failure_of([&] { remember(s); }))", "if (remember(s); false)"), "H18")
+without("a failure at a batch's end is caught", (SLOT, "        if (!report_failure_of([&] {\n                stream_ref{s}.refuse_elsewhere();\n                remember(s);\n            }))", "        if (remember(s); false)"), "H18")
 without("a wait for a failed device is an error", (ENGINE, "                lease = memory_->ring().acquire(stop);\n            } catch (...) { failure = std::current_exception(); }",
                                                    "                lease = memory_->ring().acquire(stop);\n            } catch (...) {}"), "H19")
 without("a gather that does not fit is refused", (SOURCE, "wanted != out[k].size())", "wanted < out[k].size())"), "H24")
@@ -136,7 +136,7 @@ without("CUDA that is gone is left alone",
 without("a ring's end throws nothing", (RING, "if (s.copied) rt::drain(*s.copied);", "if (s.copied) s.copied->synchronize();"), "H17")
 without("a batch's end takes the lock", (ENGINE, "            region_lock const lock{guard_};\n            line_.give_back(index);", "            line_.give_back(index);"),
         "H20", by_tsan=True)
-without("what a worker brings is under the lock", (ENGINE, "            region_lock const lock{guard_};\n            if (line_.fill(", "            if (line_.fill("),
+without("what a worker brings is under the lock", (ENGINE, "        region_lock const lock{guard_};\n        times_.goes_on(worker, worker_stage::idle);\n        if (line_.fill(", "        if (line_.fill("),
         "H20", by_tsan=True)
 
 # ---- Epochs (hazards_of_epochs.sim.cpp)
@@ -154,6 +154,6 @@ without("a loader takes its plan", (SLOTS, "ring_.emplace(plan().host_slots, ", 
 without("a loader gives back what it was charged", (SLOTS, "p.account->refund(p.bytes);", "(void)p;"), "H22")
 without("workers have their loader's device current", (ENGINE, "                    device_scope const here{memory_->where()};  // for", "                    // for"), "H23")
 without("an event is made on its stream's device",
-        [(EVENT, "CUOTA_INLINE event::event(stream_ref s, host_wait wait) {\n    device_scope const here{s.device()};", "CUOTA_INLINE event::event(stream_ref s, host_wait wait) {\n    (void)s;"),
+        [(EVENT, "CUOTA_INLINE event::event(stream_ref s, host_wait wait) {\n    s.refuse_elsewhere();\n    device_scope const here{s.device()};", "CUOTA_INLINE event::event(stream_ref s, host_wait wait) {\n    (void)s;"),
          (STAGE, "        device_scope const here{memory_.where()};\n        stream const& copies", "        stream const& copies")], "H23")
 without("a device that was made current is current no longer than needed", ("runtime/device.hpp", "    if (how_ != entered::by_runtime) return;", "    return;"), "H23")

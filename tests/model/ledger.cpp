@@ -25,10 +25,13 @@ namespace {
 constexpr std::size_t most_operations = 4;
 
 // A step of a thread at the root (0) or at the child (1): charge so many bytes, or refund what the thread's first,
-// second... charge took, whether or not it was its own thread's.
+// second... charge took, whether or not it was its own thread's. Or charge bytes that are to come, which count for no peak, and then be
+// told that they have arrived, or that they did not come.
+enum class kind { at_once, arrives, does_not_come, is_to_come };
 struct operation {
     int level = 0;
     int bytes = 0;  // refunds are negative
+    kind how = kind::at_once;
 };
 using program = std::vector<std::vector<operation>>;
 
@@ -36,18 +39,28 @@ using program = std::vector<std::vector<operation>>;
 struct account {
     std::array<int, 2> limit{};
     std::array<int, 2> own{};
+    std::array<int, 2> coming{};  // of those
     std::array<int, 2> peak{};
 
     [[nodiscard]] int held(int level) const { return level == 1 ? own[1] : own[0] + own[1]; }
+    [[nodiscard]] int arrived(int level) const {
+        return held(level) - (level == 1 ? coming[1] : coming[0] + coming[1]);
+    }
     long apply(operation what) {
         auto const at = static_cast<std::size_t>(what.level);
-        if (what.bytes < 0 && -what.bytes > own[at]) return 0;
-        for (int level = what.level; level >= 0 && what.bytes > 0; --level)
-            if (held(level) + what.bytes > limit[static_cast<std::size_t>(level)]) return 0;
-        own[at] += what.bytes;
+        if (what.how == kind::arrives || what.how == kind::does_not_come) {
+            coming[at] -= what.bytes;
+            if (what.how == kind::does_not_come) own[at] -= std::min(own[at], what.bytes);
+        } else {
+            if (what.bytes < 0 && -what.bytes > own[at]) return 0;
+            for (int level = what.level; level >= 0 && what.bytes > 0; --level)
+                if (held(level) + what.bytes > limit[static_cast<std::size_t>(level)]) return 0;
+            own[at] += what.bytes;
+            if (what.how == kind::is_to_come) coming[at] += what.bytes;
+        }
         for (int level = 0; level != 2; ++level) {
             int& peak_here = peak[static_cast<std::size_t>(level)];
-            peak_here = std::max(peak_here, held(level));
+            peak_here = std::max(peak_here, arrived(level));
         }
         return 1;
     }
@@ -65,8 +78,12 @@ struct two_levels : model::scenario {
         for (std::size_t t = 0; t != before.size(); ++t)
             for (operation const& o : before[t]) {
                 cuota::detail::this_thread_record() = &records[t];
-                bool const done = carry_out(o);
-                model::check(done == (state.apply(o) != 0), "one thing at a time, it does as it should");
+                operation const first = first_of(o);
+                bool const done = carry_out(first);
+                model::check(done == (state.apply(first) != 0), "one thing at a time, it does as it should");
+                if (first.how == o.how || !done) continue;
+                (void)carry_out(o);
+                state.apply(o);
             }
         cuota::detail::this_thread_record() = &records.back();
         history = model::linear<account, operation>{state};
@@ -75,9 +92,14 @@ struct two_levels : model::scenario {
     void thread(int me) override {
         cuota::detail::this_thread_record() = &records[static_cast<std::size_t>(me)];
         for (operation const& o : run[static_cast<std::size_t>(me)]) {
-            history.call(me, o);
-            bool const done = carry_out(o);
+            operation const first = first_of(o);
+            history.call(me, first);
+            bool const done = carry_out(first);
             history.returned(me, done ? 1 : 0);
+            if (first.how == o.how || !done) continue;
+            history.call(me, o);
+            (void)carry_out(o);
+            history.returned(me, 1);
         }
     }
     void at_end() override {
@@ -99,8 +121,17 @@ struct two_levels : model::scenario {
     }
 
 private:
+    // What is told to have arrived, or not to have come, is charged before.
+    [[nodiscard]] static operation first_of(operation const& o) {
+        return {o.level, o.bytes, o.how == kind::at_once ? kind::at_once : kind::is_to_come};
+    }
     bool carry_out(operation const& o) {
         ledger& at = o.level == 0 ? *root : *child;
+        auto const bytes = static_cast<std::size_t>(o.bytes);
+        if (o.how == kind::is_to_come) return at.try_charge_coming(bytes);
+        if (o.how == kind::arrives) at.arrived(bytes);
+        if (o.how == kind::does_not_come) at.did_not_come(bytes);
+        if (o.how != kind::at_once) return true;
         return o.bytes < 0 ? at.try_refund(static_cast<std::size_t>(-o.bytes))
                            : at.try_charge(static_cast<std::size_t>(o.bytes));
     }
@@ -125,7 +156,11 @@ std::vector<operation> random_operations(std::mt19937& random, std::size_t count
     std::vector<operation> all;
     for (std::size_t i = 0; i != count; ++i) {
         int const bytes = 1 + static_cast<int>(random() % 3);
-        all.push_back({static_cast<int>(random() % 2), random() % 5 < 3 ? bytes : -bytes});
+        bool const is_charge = random() % 5 < 3;
+        kind const how = is_charge && random() % 3 == 0
+                             ? (random() % 2 == 0 ? kind::arrives : kind::does_not_come)
+                             : kind::at_once;
+        all.push_back({static_cast<int>(random() % 2), is_charge ? bytes : -bytes, how});
     }
     return all;
 }

@@ -209,6 +209,7 @@ CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
     own_ -= left;
     for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
     drop(left);
+    if (left != bytes) raise_peaks(nullptr, nullptr);  // others counted as bytes that were to come
 }
 
 CUOTA_INLINE bool ledger::try_refund(std::size_t bytes) noexcept {

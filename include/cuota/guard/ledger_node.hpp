@@ -172,6 +172,10 @@ private:
     [[nodiscard]] std::size_t room_here() const noexcept;
     [[nodiscard]] std::size_t free() const noexcept { return limit_ - std::min<std::size_t>(limit_, held()); }
     [[nodiscard]] std::size_t held() const noexcept;
+    // What is taken, less what has not come. A program that refunds what it never charged may have refunded what is to come.
+    [[nodiscard]] std::size_t arrived() const noexcept {
+        return taken_ - std::min<std::size_t>(taken_, coming_);
+    }
     [[nodiscard]] ledger_node& root() noexcept { return above_ ? above_->root() : *this; }
     [[nodiscard]] ledger_node& top() noexcept;
     // False where each charge is somebody's business: who looks on, or whom a settled node gives back to.
@@ -323,7 +327,7 @@ CUOTA_INLINE std::size_t ledger_node::room() const noexcept {
 CUOTA_INLINE void ledger_node::reset_peak() noexcept {
     ledger_change const change{*tree_};
     collect_under(*this, nullptr);
-    peak_ = taken_ - coming_;
+    peak_ = arrived();
 }
 
 CUOTA_INLINE void ledger_node::join(stakeholder& s) {
@@ -463,8 +467,8 @@ CUOTA_INLINE void ledger_node::take(std::size_t need, stock const* mine, label c
 CUOTA_INLINE void ledger_node::raise_peaks(stock const* mine, label const* who) noexcept {
     std::size_t const granted = mine ? mine->grant() : 0;
     for (ledger_node* node = this; node; node = node->next()) {
-        if (node->taken_ - node->coming_ > node->peak_ && node->lent_ > granted) collect_under(*node, mine);
-        node->peak_ = std::max<std::size_t>(node->peak_, node->taken_ - node->coming_);
+        if (node->arrived() > node->peak_ && node->lent_ > granted) collect_under(*node, mine);
+        node->peak_ = std::max<std::size_t>(node->peak_, node->arrived());
         node->tell(who);
     }
 }
