@@ -173,7 +173,7 @@ for lint, what, mutate, expected in CASES:
         shutil.copytree(root, top, ignore=shutil.ignore_patterns(*_lint.NOT_OURS))
         mutate(top)
         more = {"headers": [*commands, "--only=core/bare.hpp"], "other_compiler": [*commands, "--only=tests/odr.cpp"],
-                "tidy": [*commands, "--only=tests/bare.cpp"], "virtual_functions": commands}.get(lint, [])
+                "tidy": [*commands, "--only=tests/bare.cpp"], "virtual_functions": commands, "checked_views": commands}.get(lint, [])
         run = subprocess.run([sys.executable, top / "tests" / "lint" / f"{lint}.py", *more, top], text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if run.returncode == 77:
