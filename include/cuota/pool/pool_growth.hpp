@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -123,11 +124,17 @@ private:
     // A segment of at least `size` bytes for a request that may need less of it. A little more than that while the account
     // has room, so that small requests do not each become a call: an eighth of what there is, the most that may be wasted,
     // in whole multiples of the request, so that requests of one size fill the account to its last byte.
+    //
+    // What requests that grow leave behind is given back first: segments in which nothing lives, none of which fits, as far as the
+    // pool would have more than half as much again as was ever live. Then the new one has an eighth in reserve, so that not
+    // every request that grows becomes a call.
     [[nodiscard]] segment take_segment(std::size_t size, std::size_t asked, label const& who,
                                        reclaim_record& record);
 
     // --- what is refused ---
 
+    // What a segment for a request of `size` bytes should have.
+    [[nodiscard]] std::size_t ample_segment(std::size_t size, std::size_t exact) noexcept;
     void charge_or_explain(std::size_t bytes, charge_request const& request, reclaim_record& record);
     [[noreturn]] void refuse(std::size_t exact, charge_request const& request, reclaim_record& record);
     // What is perhaps lost before an aligned address.
@@ -137,6 +144,7 @@ private:
 
     pool_memory& memory_;
     pool_release& release_;
+    std::atomic<std::size_t> reserved_ahead_ = 0;  // by reserve(): it may lie idle
 };
 
 }  // namespace cuota::inline v0::detail
@@ -164,7 +172,13 @@ CUOTA_INLINE void pool_growth::reserve(std::size_t bytes, label const& who) {
     bool const is_whole_pages = memory_.page() != 0 && bytes % memory_.page() == 0;
     if (is_whole_pages && map(bytes, who, growth_aim::least_missing, nullptr, enter)) return;
     reclaim_record record;
-    (void)by_segment(bytes, bytes, who, record, enter);
+    reserved_ahead_ += bytes;  // first: what is asked for meanwhile must not give it back
+    try {
+        (void)by_segment(bytes, bytes, who, record, enter);
+    } catch (...) {
+        reserved_ahead_ -= bytes;
+        throw;
+    }
 }
 
 CUOTA_INLINE bool pool_growth::try_charge(std::size_t bytes, reclaim_record* record) {
@@ -190,7 +204,7 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
                                                reclaim_record& record) {
     std::size_t const step = memory_.segment_granule();
     std::size_t const exact = round_up(size, step);
-    std::size_t const ample = std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
+    std::size_t const ample = ample_segment(size, exact);
     if (ample > exact && node().try_charge_coming(ample))
         if (auto const s = memory_.take_segment(ample, nullptr)) return *s;
 
@@ -205,6 +219,16 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
         if (auto const s = memory_.take_segment(exact, &record.told)) return *s;
     }
     refuse(exact, request, record);
+}
+
+CUOTA_INLINE std::size_t pool_growth::ample_segment(std::size_t size, std::size_t exact) noexcept {
+    std::size_t const step = memory_.segment_granule();
+    std::size_t const usual = std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
+    if (memory_.page() != 0) return usual;  // pages come and go one by one
+    std::size_t const for_growth = saturating_add(exact, round_down(exact / 8, step));
+    std::size_t const hoard =
+        memory_.blocks().hoard_with(std::max(usual, for_growth), size, reserved_ahead_.load());
+    return hoard != 0 && release_.shrink_by(hoard) != 0 ? std::max(usual, for_growth) : usual;
 }
 
 CUOTA_INLINE void pool_growth::charge_or_explain(std::size_t bytes, charge_request const& request,
