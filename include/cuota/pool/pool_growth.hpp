@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -142,6 +143,19 @@ private:
     // As refused requests tell it: what fits beside what lies free, when that many bytes of pages may be in use.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
+    // For what is refused.
+    class this_pool final : public asked_pool {
+    public:
+        this_pool(block_pool const& blocks, std::size_t bytes) noexcept : blocks_{blocks}, bytes_{bytes} {}
+        [[nodiscard]] std::size_t largest_free() const noexcept override { return blocks_.largest_free(); }
+        [[nodiscard]] CUOTA_INLINE_IN_PLACE bool could_serve_if(
+            std::span<holding const> released) const override;
+
+    private:
+        block_pool const& blocks_;
+        std::size_t const bytes_;
+    };
+
     pool_memory& memory_;
     pool_release& release_;
     std::atomic<std::size_t> reserved_ahead_ = 0;  // by reserve(): it may lie idle
@@ -233,20 +247,28 @@ CUOTA_INLINE std::size_t pool_growth::ample_segment(std::size_t size, std::size_
 
 CUOTA_INLINE void pool_growth::charge_or_explain(std::size_t bytes, charge_request const& request,
                                                  reclaim_record& record) {
-    charge_coming(node(), bytes, request, record, [&](refusal& facts) {
-        facts.largest_free = memory_.blocks().largest_free();  // the one that is ours to give
-        facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
-        facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
-    });
+    this_pool const pool{memory_.blocks(), bytes};
+    charge_coming(
+        node(), bytes, request, record,
+        [&](refusal& facts) {
+            facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
+            facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
+        },
+        &pool);
+}
+
+CUOTA_INLINE_IN_PLACE bool pool_growth::this_pool::could_serve_if(std::span<holding const> released) const {
+    return blocks_.idle_if_released(released).largest >= blocks_.size_of(bytes_);
 }
 
 CUOTA_INLINE void pool_growth::refuse(std::size_t exact, charge_request const& request,
                                       reclaim_record& record) {
-    refusal r = facts_of(node(), exact, request, record);
+    this_pool const pool{memory_.blocks(), exact};
+    refusal r = facts_of(node(), exact, request, record, &pool);
     note_given(r, record.told);
     r.cause = "the budget would allow it, but " + memory_.blocks().title() +
               " got too little memory from its source";
-    r.largest_free = r.would_fit = memory_.blocks().largest_free();
+    r.would_fit = r.largest_free;
     if (r.device) {
         std::size_t const left = std::min(r.device->free, node().room());
         r.would_fit = std::max({r.would_fit, round_down(left, request.granule), largest_grown(left)});
