@@ -401,3 +401,18 @@ TEST_CASE("each step does what it says, and nothing smaller does", "[core][next_
     REQUIRE(seen[static_cast<int>(step_kind::release)] > 1000);
     REQUIRE(seen[static_cast<int>(step_kind::raise_limits)] > 1000);
 }
+
+TEST_CASE("whose memory to release is what the pools told, where they were asked", "[core][next_steps]") {
+    cuota::refusal r = refused(30, {{"gpu", 100, 90, 90}});
+    r.holders = {{"weights", {}, 40}, {"scratch", {}, 25}, {"cache", {}, 25}};
+    REQUIRE(one(r, step_kind::release).text == "release 25 B: cache");
+    r.release.emplace(std::vector<cuota::holding>{{"weights", {}, 40}, {"cache", {}, 25}});
+    next_step const told = one(r, step_kind::release);
+    REQUIRE(told.suffices);
+    REQUIRE(told.bytes == 65);
+    REQUIRE(told.text == "release 65 B: weights 40 B and cache 25 B");
+    r.release->clear();
+    next_step const in_vain = one(r, step_kind::release);
+    REQUIRE(!in_vain.suffices);
+    REQUIRE(in_vain.text == "release all 90 B that gpu holds: it may come back in pieces that do not fit");
+}

@@ -1005,3 +1005,62 @@ TEST_CASE("a peak never counts what the driver refused", "[pool][scoped_pool]") 
     CHECK(account.peak() < 15_MiB);
     pool.deallocate(s, p, 10_MiB);
 }
+
+TEST_CASE("a pool by segments does not keep what requests that grow leave behind", "[pool][scoped_pool]") {
+    support::machine const sim;
+    std::size_t const streams = GENERATE(1, 3);
+    std::size_t const step = GENERATE(400, 4'000, 60'000);
+    bool const is_pinned = GENERATE(false, true);
+    cuota::budget account{"serving", 4_GiB};
+    std::vector<cuota::stream> on(streams);
+    cuota::scoped_pool pool = is_pinned ? cuota::scoped_pool{account, cuota::pinned_memory{}}
+                                        : cuota::scoped_pool{account, in_segments};
+    auto const calls = simulator::allocation_calls();
+    std::size_t const tokens = 300;
+    for (std::size_t token = 0; token != tokens; ++token) {
+        std::size_t const bytes = 1'000'000 + step * token;
+        cuota::stream const& s = on[token % streams];
+        pool.deallocate(s, pool.allocate(s, bytes), bytes);
+    }
+    CHECK(account.peak() <= pool.stats().peak_allocated * 3 / 2);
+    CHECK(simulator::allocation_calls() - calls <= 60);
+    for (cuota::stream const& s : on) s.synchronize();
+}
+
+TEST_CASE("a pool by segments makes no calls for requests that come again and again", "[pool][scoped_pool]") {
+    support::machine const sim;
+    unsigned const seed = GENERATE(range(0U, 40U));
+    std::mt19937 random{seed};
+    cuota::stream const s;
+    cuota::budget account{"steady", 4_GiB};
+    cuota::scoped_pool pool{account, in_segments};
+    struct act {
+        bool takes;
+        std::size_t which;
+        std::size_t bytes;
+    };
+    // What is live goes up and down, in the same way each time, and nothing is left at the end.
+    std::vector<act> cycle;
+    std::vector<act> live;
+    std::size_t number = 0;
+    for (int i = 0; i != 40; ++i)
+        if (live.empty() || random() % 2 == 0) {
+            live.push_back({true, number++, 1 + random() % (random() % 4 == 0 ? 20'000'000 : 2'000'000)});
+            cycle.push_back(live.back());
+        } else {
+            std::size_t const at = random() % live.size();
+            cycle.push_back({false, live[at].which, live[at].bytes});
+            live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+    for (act const& a : live) cycle.push_back({false, a.which, a.bytes});
+    std::vector<void*> blocks(number);
+    std::uint64_t calls = 0;
+    for (int round = 0; round != 40; ++round) {
+        if (round == 20) calls = simulator::allocation_calls();
+        for (act const& a : cycle)
+            if (a.takes) blocks[a.which] = pool.allocate(s, a.bytes);
+            else pool.deallocate(s, blocks[a.which], a.bytes);
+    }
+    CHECK(simulator::allocation_calls() == calls);
+    s.synchronize();
+}

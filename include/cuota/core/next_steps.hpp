@@ -45,8 +45,9 @@ struct raised_limit {
 
 /// One thing that can be done about a refusal. Example: tests/core/next_steps.cpp
 struct next_step {
-    step_kind kind{};       ///< what it changes
-    bool suffices = false;  ///< alone, as far as the facts tell; a step in vain is listed to say so
+    step_kind kind{};  ///< what it changes
+    bool suffices =
+        false;  ///< alone, as the program stands, and the request repeated next; a step in vain is listed to say so
     double change = 0;      ///< the share that it changes: of the request, of what is held, of the limits
     std::size_t bytes = 0;  ///< what would fit; what the holders release together; what limits or device lack
     std::size_t count = 0;  ///< ask_less: bytes in whole units of the request
@@ -240,8 +241,13 @@ CUOTA_INLINE bool step_release(refusal const& r, next_step& step) {
     if (r.missing_on_device() == missing && r.device && r.device->ours < reach) reach = r.device->ours;
 
     step.kind = step_kind::release;
-    step.suffices = missing <= reach;
-    if (!step.suffices) {
+    step.suffices = missing <= reach && !(r.release && r.release->empty());
+    if (!step.suffices && missing <= reach) {
+        step.holders = std::move(users);
+        step.bytes = reach;
+        append_message(step.text, "release all {} that {} holds: it may come back in pieces that do not fit",
+                       {as_bytes(at->held), as_name(at->name, 24)});
+    } else if (!step.suffices) {
         step.holders = std::move(users);
         step.bytes = reach;
         append_message(step.text,
@@ -251,7 +257,8 @@ CUOTA_INLINE bool step_release(refusal const& r, next_step& step) {
         step.bytes = missing;
         append_message(step.text, "release {} of what {} holds", {as_bytes(missing), as_name(at->name, 24)});
     } else {
-        step.holders = in_use < missing ? std::move(users) : fewest_that_cover(users, missing);
+        if (r.release) step.holders = *r.release;
+        else step.holders = in_use < missing ? std::move(users) : fewest_that_cover(users, missing);
         std::vector<std::string> whose(step.holders.size());
         for (std::size_t i = 0; i != whose.size(); ++i) {
             step.bytes = saturating_add(step.bytes, step.holders[i].bytes);

@@ -92,6 +92,9 @@ struct refusal {
         0;  ///< the most that a request from here could have got, caches having given what they can
     std::size_t room_to_grow = 0;  ///< as would_fit, for growing the reservation that `budgets` end with
     std::string cause{};           ///< what a lower layer said, when it was not a budget that refused
+    /// Whose memory makes room for the request when it is released, as the pools that hold it tell: not every block that is released is
+    /// a whole page, or lies beside another. Empty: nobody's is known to; absent: nobody looked.
+    std::optional<std::vector<holding>> release{};
 
     /// The largest count of the request's unit that would have fitted.
     [[nodiscard]] std::size_t fitting_count() const noexcept;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -87,9 +88,19 @@ private:
 /// What a charge could get at a node and at every one above it, caches having given what they can. As of now.
 [[nodiscard]] std::size_t most_at(ledger_node& node, reclaim_record const& record = {});
 
+/// The pool that a request was made to.
+class asked_pool {
+public:
+    virtual ~asked_pool() = default;
+    /// The largest request that it could serve by what it has. Bytes.
+    [[nodiscard]] virtual std::size_t largest_free() const noexcept = 0;
+    /// Whether it could serve the request by what it has, if all that is held for these were released.
+    [[nodiscard]] virtual bool could_serve_if(std::span<holding const> released) const = 0;
+};
+
 /// Everything known about a refusal of `bytes`, as of now; missing() is 0 if by now they would fit.
 [[nodiscard]] refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request,
-                               reclaim_record const& record = {});
+                               reclaim_record const& record = {}, asked_pool const* pool = nullptr);
 
 /// Asks for `missing` bytes, and tells who observes of what was given; false when it was nothing.
 [[nodiscard]] bool ask(reclaim_round& round, std::size_t missing, ledger_node const& node,
@@ -122,10 +133,10 @@ struct nothing_to_add {
 /// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
 template <class Attempt, class Add = nothing_to_add>
 void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request,
-               reclaim_record& record, Add add = {}) {
+               reclaim_record& record, Add add = {}, asked_pool const* pool = nullptr) {
     node.refuse_other_state(request.who.where);
     while (!try_charge_by(attempt, node, bytes, record)) {
-        refusal r = facts_of(node, bytes, request, record);
+        refusal r = facts_of(node, bytes, request, record, pool);
         if (r.missing() == 0) continue;  // somebody else has given back meanwhile
         note_given(r, record.told);
         add(r);
@@ -138,16 +149,24 @@ void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_req
 /// For memory that has not come yet.
 template <class Add>
 void charge_coming(ledger& node, std::size_t bytes, charge_request const& request, reclaim_record& record,
-                   Add add) {
+                   Add add, asked_pool const* pool = nullptr) {
     charge_by([&] { return node.charge_coming_or_say(bytes, &request.who); }, node, bytes, request, record,
-              add);
+              add, pool);
 }
 
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <cuota/core/next_steps.hpp>
+
 namespace cuota::inline v0::detail {
+
+inline constexpr char const* untagged_charge = "charged without a tag";
+
+[[nodiscard]] CUOTA_INLINE bool is_untagged_charge(holding const& h) noexcept {
+    return h.where.line == 0 && std::string_view{h.name.text()} == untagged_charge;
+}
 
 CUOTA_INLINE bool reclaim_record::counts_on(idle_holder const& who) const noexcept {
     claim const* const of = claims_.find_if([&](claim const& c) { return c.of.get() == &who; });
@@ -240,8 +259,70 @@ CUOTA_INLINE std::size_t most_at(ledger_node& node, reclaim_record const& record
     return most;
 }
 
+CUOTA_INLINE bool is_one_of(std::span<holding const> holders, tag name, place where) noexcept {
+    for (holding const& h : holders)
+        if (compare_uses(h.name, h.where, name, where) == 0) return true;
+    return false;
+}
+
+CUOTA_INLINE_IN_PLACE std::size_t stakeholder::reclaimable_if(std::span<holding const> released) const {
+    std::vector<holding> mine;
+    holdings(mine);
+    std::size_t sum = reclaimable(unlimited);
+    for (holding const& h : mine)
+        if (!h.is_cached && is_one_of(released, h.name, h.where)) sum = saturating_add(sum, h.bytes);
+    return sum;
+}
+
+/// Whether the request would be served when these have been released: by the pool that was asked, or since every budget on the way,
+/// and the device, would have enough.
+[[nodiscard]] CUOTA_INLINE bool would_be_served(refusal const& r, std::span<ledger_node const* const> way,
+                                                reclaim_record const& record, asked_pool const* pool,
+                                                std::span<holding const> released) {
+    if (pool && pool->could_serve_if(released)) return true;
+    std::size_t untagged = 0;
+    for (holding const& h : released)
+        if (is_untagged_charge(h)) untagged = h.bytes;
+    for (std::size_t i = 0; i != way.size(); ++i) {
+        std::size_t room = saturating_add(r.budgets[i].free(), i >= r.refused_by ? untagged : 0);
+        for (auto const& [at, who] :
+             way[i]->stakeholders([&](ledger_node const& of) { return of.makes_room_in(*way[i]); }))
+            if (record.counts_on(*who)) room = saturating_add(room, who->reclaimable_if(released));
+        if (r.budgets[i].missing_for(r.charged) != 0 && room < r.charged) return false;
+    }
+    if (!r.device) return true;
+    std::size_t on_device = saturating_add(r.device->free, r.device->pooled);
+    if (on_device >= r.charged) return true;
+    for (auto const& holder : idle_registry::of(device{r.device->ordinal}))
+        on_device = saturating_add(on_device, holder->reclaimable_if(released));
+    return on_device >= r.charged;
+}
+
+/// Finds the holders to release: the fewest that cover what is missing, and more of them while that leaves only pieces.
+CUOTA_INLINE void find_release(refusal& r, std::span<ledger_node const* const> way,
+                               reclaim_record const& record, asked_pool const* pool) {
+    std::vector<holding> users;
+    for (holding const& h : r.holders)
+        if (!h.is_cached && h.bytes != 0) users.push_back(h);
+    std::size_t wanted = std::max(lacking(r) - std::min(lacking(r), r.reclaimable), std::size_t{1});
+    constexpr int most_looks = 6;
+    for (int looks = 0; !users.empty() && looks != most_looks; ++looks) {
+        bool const is_last = looks + 1 == most_looks;
+        std::vector<holding> chosen = is_last ? users : fewest_that_cover(users, wanted);
+        if (would_be_served(r, way, record, pool, chosen)) {
+            r.release = std::move(chosen);
+            return;
+        }
+        if (chosen.size() == users.size()) break;
+        std::size_t sum = 0;
+        for (holding const& h : chosen) sum = saturating_add(sum, h.bytes);
+        wanted = saturating_add(std::max(sum, wanted), 1);
+    }
+    r.release.emplace();
+}
+
 CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request,
-                              reclaim_record const& record) {
+                              reclaim_record const& record, asked_pool const* pool) {
     refusal r;
     r.asked = request.asked;
     r.charged = bytes;
@@ -266,6 +347,7 @@ CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_reque
         who->holdings(r.holders);
         r.largest_free = std::max(r.largest_free, who->largest_free());
     }
+    if (pool) r.largest_free = pool->largest_free();
     std::size_t room = unlimited;
     for (std::size_t i = 0; i != way.size(); ++i)
         room = std::min(room, most_of(r.budgets[i], reclaimable[i]));
@@ -277,7 +359,7 @@ CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_reque
     std::size_t named = 0;
     for (holding const& h : r.holders) named = saturating_add(named, h.bytes);
     std::size_t const held = r.budgets[r.refused_by].held;
-    if (held > named) r.holders.push_back({"charged without a tag", {}, held - named});
+    if (held > named) r.holders.push_back({untagged_charge, {}, held - named});
     sum_up(r.holders);
     auto* const driver = dynamic_cast<device_limit const*>(node.outer());
     if (request.on || driver) r.device = facts_of(request.on ? *request.on : driver->where());
@@ -287,6 +369,7 @@ CUOTA_INLINE refusal facts_of(ledger_node& node, std::size_t bytes, charge_reque
         std::size_t const free = round_down(saturating_add(r.device->free, r.reclaimable), request.granule);
         r.would_fit = std::min(r.would_fit, std::max(free, r.largest_free));
     }
+    find_release(r, {way.data(), way.size()}, record, pool);
     return r;
 }
 

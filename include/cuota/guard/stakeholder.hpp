@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ class ledger;
 /// All of it is called outside every lock of the ledger, from whichever thread met the pressure.
 class stakeholder : public idle_holder {
 public:
+    [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable_if(
+        std::span<holding const> released) const override;
+
     /// Appends what is held, by tag and place, and what is cached.
     virtual void holdings(std::vector<holding>& into) const = 0;
 
@@ -51,6 +55,9 @@ void leave(ledger& node, stakeholder& s) noexcept;
 void charge(ledger& node, std::size_t bytes, charge_request const& request);
 /// The same for memory that has not come yet: ledger::charge_coming_or_say.
 void charge_coming(ledger& node, std::size_t bytes, charge_request const& request);
+
+/// Whether one of the holdings has that tag and place.
+[[nodiscard]] bool is_one_of(std::span<holding const> holders, tag name, place where) noexcept;
 
 /// Holdings of one tag and place in one, the largest first.
 void sum_up(std::vector<holding>& holders);

@@ -118,6 +118,7 @@ public:
     [[nodiscard]] pool_stats stats() noexcept;
     [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
     [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
+    [[nodiscard]] std::size_t peak_allocated() const noexcept { return peak_allocated_; }
     [[nodiscard]] std::size_t freed() const noexcept { return freed_; }      ///< of all blocks so far
     [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out, and not gone
     [[nodiscard]] std::size_t staying() const noexcept { return reserved_ - leaving_; }

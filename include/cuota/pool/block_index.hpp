@@ -61,6 +61,17 @@ public:
     void for_each_in_range(Visit visit) const {
         for (block* b = first_; b; b = b->after) visit(*b);
     }
+    /// The first of each row of neighbours: visit(block, is_paged), of the range and of each segment, but for segments that begin with what
+    /// is held.
+    template <class Visit>
+    void for_each_row(Visit visit) const {
+        if (first_) visit(*first_, true);
+        auto const visit_segment = [&](block const& b) {
+            if (!b.before && !is_paged(b.at())) visit(b, false);
+        };
+        for_each_live(visit_segment);
+        for_each_free(visit_segment);
+    }
     /// How many those are. Cost: O(holes).
     [[nodiscard]] std::size_t mapped_runs() const noexcept;
 

@@ -177,6 +177,14 @@ public:
     }
     [[nodiscard]] std::size_t largest_free() const noexcept;
     [[nodiscard]] std::size_t reserved() const noexcept;
+    /// What would lie idle if all that is live for these were released.
+    [[nodiscard]] idle_pieces idle_if_released(std::span<holding const> released) const;
+    /// What a request of so many bytes takes of a free piece, but for what is skipped to align it.
+    [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return heap_.size_of(bytes); }
+    /// By how much the pool would have more than half as much again as was ever live, when a segment of `fresh` bytes comes for a
+    /// request of so many, and `kept` bytes do not count. Bytes.
+    [[nodiscard]] std::size_t hoard_with(std::size_t fresh, std::size_t bytes,
+                                         std::size_t kept) const noexcept;
     /// Bytes of all blocks that came free so far. It only grows.
     [[nodiscard]] std::size_t freed() const noexcept;
 
@@ -504,6 +512,22 @@ CUOTA_INLINE std::size_t block_pool::largest_free() const noexcept {
 CUOTA_INLINE std::size_t block_pool::reserved() const noexcept {
     region_lock const lock{guard_};
     return heap_.reserved();
+}
+
+CUOTA_INLINE idle_pieces block_pool::idle_if_released(std::span<holding const> released) const {
+    auto const lock = lock_all();
+    return idle_if(heap_.blocks(),
+                   [&](block const& b) { return is_one_of(released, b.note->name, b.note->where); });
+}
+
+CUOTA_INLINE std::size_t block_pool::hoard_with(std::size_t fresh, std::size_t bytes,
+                                                std::size_t kept) const noexcept {
+    auto const lock = lock_all();
+    std::size_t const live = saturating_add(heap_.allocated(), bytes);
+    std::size_t const peak = std::max(heap_.peak_allocated(), live);
+    std::size_t const most = saturating_add(saturating_add(peak, peak / 2), kept);
+    std::size_t const all = saturating_add(heap_.staying(), fresh);
+    return all - std::min(all, most);
 }
 
 CUOTA_INLINE std::size_t block_pool::freed() const noexcept {

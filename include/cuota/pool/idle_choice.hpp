@@ -70,6 +70,33 @@ private:
 [[nodiscard]] std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
                                         kept_addresses const& kept) noexcept;
 
+/// What would lie idle. Bytes.
+struct idle_pieces {
+    std::size_t whole = 0;    ///< whole mappings and segments, which can go back
+    std::size_t largest = 0;  ///< the largest piece, which a request could have
+};
+/// If the live blocks of which is_released(block) is true were free as well. Cost: a look at each block.
+template <class Released>
+[[nodiscard]] idle_pieces idle_if(block_index const& blocks, Released is_released) {
+    idle_pieces found;
+    blocks.for_each_row([&](block const& first, bool is_paged) {
+        std::byte* from = nullptr;  // where the present piece begins
+        for (block const* b = &first; b; b = b->after) {
+            bool const is_free =
+                b->has_state(block::state::free) || (b->has_state(block::state::live) && is_released(*b));
+            if (is_free && !from) from = b->at();
+            if (!from || (is_free && b->after)) continue;
+            std::byte* const end = is_free ? b->end() : b->at();
+            auto const bytes = static_cast<std::size_t>(end - from);
+            found.largest = std::max(found.largest, bytes);
+            if (is_paged) found.whole += blocks.mapped_whole(from, end);
+            else if (from == first.at() && is_free) found.whole += bytes;
+            from = nullptr;
+        }
+    });
+    return found;
+}
+
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE_MEMORY

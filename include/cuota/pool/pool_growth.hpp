@@ -6,8 +6,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -123,11 +125,17 @@ private:
     // A segment of at least `size` bytes for a request that may need less of it. A little more than that while the account
     // has room, so that small requests do not each become a call: an eighth of what there is, the most that may be wasted,
     // in whole multiples of the request, so that requests of one size fill the account to its last byte.
+    //
+    // What requests that grow leave behind is given back first: segments in which nothing lives, none of which fits, as far as the
+    // pool would have more than half as much again as was ever live. Then the new one has an eighth in reserve, so that not
+    // every request that grows becomes a call.
     [[nodiscard]] segment take_segment(std::size_t size, std::size_t asked, label const& who,
                                        reclaim_record& record);
 
     // --- what is refused ---
 
+    // What a segment for a request of `size` bytes should have.
+    [[nodiscard]] std::size_t ample_segment(std::size_t size, std::size_t exact) noexcept;
     void charge_or_explain(std::size_t bytes, charge_request const& request, reclaim_record& record);
     [[noreturn]] void refuse(std::size_t exact, charge_request const& request, reclaim_record& record);
     // What is perhaps lost before an aligned address.
@@ -135,8 +143,22 @@ private:
     // As refused requests tell it: what fits beside what lies free, when that many bytes of pages may be in use.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
+    // For what is refused.
+    class this_pool final : public asked_pool {
+    public:
+        this_pool(block_pool const& blocks, std::size_t bytes) noexcept : blocks_{blocks}, bytes_{bytes} {}
+        [[nodiscard]] std::size_t largest_free() const noexcept override { return blocks_.largest_free(); }
+        [[nodiscard]] CUOTA_INLINE_IN_PLACE bool could_serve_if(
+            std::span<holding const> released) const override;
+
+    private:
+        block_pool const& blocks_;
+        std::size_t const bytes_;
+    };
+
     pool_memory& memory_;
     pool_release& release_;
+    std::atomic<std::size_t> reserved_ahead_ = 0;  // by reserve(): it may lie idle
 };
 
 }  // namespace cuota::inline v0::detail
@@ -164,7 +186,13 @@ CUOTA_INLINE void pool_growth::reserve(std::size_t bytes, label const& who) {
     bool const is_whole_pages = memory_.page() != 0 && bytes % memory_.page() == 0;
     if (is_whole_pages && map(bytes, who, growth_aim::least_missing, nullptr, enter)) return;
     reclaim_record record;
-    (void)by_segment(bytes, bytes, who, record, enter);
+    reserved_ahead_ += bytes;  // first: what is asked for meanwhile must not give it back
+    try {
+        (void)by_segment(bytes, bytes, who, record, enter);
+    } catch (...) {
+        reserved_ahead_ -= bytes;
+        throw;
+    }
 }
 
 CUOTA_INLINE bool pool_growth::try_charge(std::size_t bytes, reclaim_record* record) {
@@ -190,7 +218,7 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
                                                reclaim_record& record) {
     std::size_t const step = memory_.segment_granule();
     std::size_t const exact = round_up(size, step);
-    std::size_t const ample = std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
+    std::size_t const ample = ample_segment(size, exact);
     if (ample > exact && node().try_charge_coming(ample))
         if (auto const s = memory_.take_segment(ample, nullptr)) return *s;
 
@@ -207,22 +235,40 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
     refuse(exact, request, record);
 }
 
+CUOTA_INLINE std::size_t pool_growth::ample_segment(std::size_t size, std::size_t exact) noexcept {
+    std::size_t const step = memory_.segment_granule();
+    std::size_t const usual = std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
+    if (memory_.page() != 0) return usual;  // pages come and go one by one
+    std::size_t const for_growth = saturating_add(exact, round_down(exact / 8, step));
+    std::size_t const hoard =
+        memory_.blocks().hoard_with(std::max(usual, for_growth), size, reserved_ahead_.load());
+    return hoard != 0 && release_.shrink_by(hoard) != 0 ? std::max(usual, for_growth) : usual;
+}
+
 CUOTA_INLINE void pool_growth::charge_or_explain(std::size_t bytes, charge_request const& request,
                                                  reclaim_record& record) {
-    charge_coming(node(), bytes, request, record, [&](refusal& facts) {
-        facts.largest_free = memory_.blocks().largest_free();  // the one that is ours to give
-        facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
-        facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
-    });
+    this_pool const pool{memory_.blocks(), bytes};
+    charge_coming(
+        node(), bytes, request, record,
+        [&](refusal& facts) {
+            facts.would_fit = std::max({facts.would_fit, facts.largest_free, largest_grown(facts.would_fit)});
+            facts.would_fit -= std::min(facts.would_fit, skipped_of(bytes, request));
+        },
+        &pool);
+}
+
+CUOTA_INLINE_IN_PLACE bool pool_growth::this_pool::could_serve_if(std::span<holding const> released) const {
+    return blocks_.idle_if_released(released).largest >= blocks_.size_of(bytes_);
 }
 
 CUOTA_INLINE void pool_growth::refuse(std::size_t exact, charge_request const& request,
                                       reclaim_record& record) {
-    refusal r = facts_of(node(), exact, request, record);
+    this_pool const pool{memory_.blocks(), exact};
+    refusal r = facts_of(node(), exact, request, record, &pool);
     note_given(r, record.told);
     r.cause = "the budget would allow it, but " + memory_.blocks().title() +
               " got too little memory from its source";
-    r.largest_free = r.would_fit = memory_.blocks().largest_free();
+    r.would_fit = r.largest_free;
     if (r.device) {
         std::size_t const left = std::min(r.device->free, node().room());
         r.would_fit = std::max({r.would_fit, round_down(left, request.granule), largest_grown(left)});

@@ -23,6 +23,9 @@ public:
 
     /// Until at most `keep` bytes are reserved, or none is left to give. Returns the bytes given back.
     std::size_t trim(std::size_t keep) noexcept;
+    /// At least `surplus` bytes, or all there are. Waits for work that may still use them; what cannot be waited for now stays, and is
+    /// no error, since nobody needs it. Returns the bytes given back.
+    std::size_t shrink_by(std::size_t surplus) noexcept;
     /// At least `wanted` bytes, or all there are; what is kept on this thread is not among them. Waits for what other
     /// threads are giving back when that is needed. Returns the bytes given back.
     std::size_t reclaim(std::size_t wanted) noexcept;
@@ -78,6 +81,14 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::size_t pool_release::trim(std::size_t keep) noexcept {
     return give_back_all([&](std::size_t) { return memory_.blocks().take_out_above(keep); });
+}
+
+CUOTA_INLINE std::size_t pool_release::shrink_by(std::size_t surplus) noexcept {
+    return give_back_all([&](std::size_t so_far) -> std::optional<idle_memory> {
+        try {
+            return memory_.blocks().take_out(surplus - std::min(surplus, so_far));
+        } catch (...) { return std::nullopt; }  // as on a stream that others capture
+    });
 }
 
 CUOTA_INLINE std::size_t pool_release::reclaim(std::size_t wanted) noexcept {

@@ -61,6 +61,9 @@ public:
 
     std::size_t reclaim(std::size_t wanted) noexcept override { return release_.reclaim(wanted); }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable(std::size_t wanted) const noexcept override;
+    [[nodiscard]] std::size_t reclaimable_if(std::span<holding const> released) const override {
+        return blocks().idle_if_released(released).whole;
+    }
     [[nodiscard]] std::size_t freed() const noexcept override { return blocks().freed(); }
     [[nodiscard]] int priority() const noexcept override { return priority_; }
     void holdings(std::vector<holding>& into) const override { blocks().holdings(into); }

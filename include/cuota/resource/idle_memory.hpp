@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,11 @@ public:
 
     /// What reclaim(wanted) would give back now; too much rather than too little if it cannot be said.
     [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
+
+    /// What it could give if all that is held for these had been released before. Bytes.
+    [[nodiscard]] virtual std::size_t reclaimable_if(std::span<holding const>) const {
+        return reclaimable(unlimited);
+    }
 
     /// Which is asked first: the higher; among equals, the one that gives back least more than is missing.
     [[nodiscard]] virtual int priority() const noexcept { return 0; }

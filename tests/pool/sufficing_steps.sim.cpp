@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Random programs up to their first refusal. Each step that is said to suffice is followed alone, in a program that is the same up to
+// there, and the request is repeated: it must be served.
+#include <cuota/core/next_steps.hpp>
+#include <cuota/guard/ledger.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+
+#include <cstddef>
+#include <cstdlib>
+#include <deque>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cuota/core/refusal_text.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+
+using namespace cuota::literals;
+
+namespace {
+
+constexpr cuota::tag names[] = {"weights", "moments", "activations", "scratch", "cache"};
+
+// Two budgets, two pools, some memory of the budgets that is no pool's, and buffers of five tags that come and go.
+class program {
+public:
+    explicit program(unsigned seed)
+        : random_{seed},
+          outer_{"outer", between(4_MiB, 40_MiB)},
+          inner_{"inner", between(4_MiB, 40_MiB), outer_},
+          others_{random_() % 3 == 0 ? between(0, 60_MiB) : 0} {
+        cuota::simulator::set_other_programs(0, others_);
+        for (cuota::budget const& b : {outer_, inner_}) {
+            cuota::pool_options how;
+            if (random_() % 3 == 0) how.growth = cuota::pool_growth::segments;
+            pools_.emplace_back(b, how);
+        }
+        charged_ = between(0, 1_MiB);
+        if (!outer_.try_charge(charged_)) charged_ = 0;
+    }
+    program(program const&) = delete;
+    program& operator=(program const&) = delete;
+    ~program() {
+        for (block& b : live_) pools_[b.pool].deallocate(stream_, b.at, b.bytes);
+        outer_.refund(charged_);
+        stream_.synchronize();
+    }
+
+    // Until the first refusal; none when there was none.
+    [[nodiscard]] std::optional<cuota::refusal> run() {
+        for (int i = 0; i != 400; ++i) {
+            if (!live_.empty() && random_() % 3 == 0) {
+                std::size_t const at = random_() % live_.size();
+                release(at);
+                continue;
+            }
+            wanted_ = {nullptr, size(), random_() % pools_.size(), random_() % std::size(names)};
+            try {
+                take();
+            } catch (cuota::out_of_memory const& refused) { return refused.facts(); }
+        }
+        return std::nullopt;
+    }
+
+    // Whether the request is served when the step was followed.
+    [[nodiscard]] bool is_served_after(cuota::next_step const& step) {
+        switch (step.kind) {
+            case cuota::step_kind::ask_again: break;
+            case cuota::step_kind::ask_less: wanted_.bytes = step.bytes; break;
+            case cuota::step_kind::release:
+                for (cuota::holding const& h : step.holders) release_all(h);
+                break;
+            case cuota::step_kind::raise_limits:
+                for (cuota::raised_limit const& l : step.limits)
+                    (void)cuota::budget_access::node(l.budget == "outer" ? outer_ : inner_)
+                        .set_limit(l.limit);
+                break;
+            case cuota::step_kind::free_device:
+                if (step.bytes > others_) return true;  // more than others have: nobody can follow that
+                cuota::simulator::set_other_programs(0, others_ - step.bytes);
+                break;
+        }
+        try {
+            take();
+            return true;
+        } catch (cuota::out_of_memory const&) { return false; }
+    }
+
+private:
+    struct block {
+        void* at;
+        std::size_t bytes;
+        std::size_t pool;
+        std::size_t name;
+    };
+
+    [[nodiscard]] std::size_t between(std::size_t least, std::size_t most) {
+        return least + random_() % (most - least + 1);
+    }
+    [[nodiscard]] std::size_t size() {
+        switch (random_() % 4) {
+            case 0: return between(1, 4'000);
+            case 1: return between(1, 300'000);
+            case 2: return between(1, 3'000'000);
+            default: return between(500'000, 9'000'000);
+        }
+    }
+    void take() {
+        block taken = wanted_;
+        cuota::place const where{"program.cpp", static_cast<unsigned>(taken.name + 1)};
+        taken.at = pools_[taken.pool].allocate(stream_, taken.bytes, 256, names[taken.name], where);
+        live_.push_back(taken);
+    }
+    void release(std::size_t at) {
+        block const gone = live_[at];
+        live_.erase(live_.begin() + static_cast<std::ptrdiff_t>(at));
+        pools_[gone.pool].deallocate(stream_, gone.at, gone.bytes);
+    }
+    void release_all(cuota::holding const& h) {
+        if (h.name == cuota::tag{"charged without a tag"}) outer_.refund(std::exchange(charged_, 0));
+        for (std::size_t i = live_.size(); i-- != 0;)
+            if (h.name == names[live_[i].name]) release(i);
+    }
+
+    std::mt19937 random_;
+    cuota::stream stream_;
+    cuota::budget outer_, inner_;
+    std::size_t others_ = 0;
+    std::deque<cuota::scoped_pool> pools_;
+    std::vector<block> live_;
+    std::size_t charged_ = 0;
+    block wanted_{};
+};
+
+struct tally {
+    std::size_t followed = 0;
+    std::size_t in_vain = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a step that is said to suffice does, when it is followed alone", "[pool][sufficing_steps]") {
+    char const* const asked = std::getenv("CUOTA_LONG_STEPS");
+    unsigned const programs = asked ? static_cast<unsigned>(std::strtoul(asked, nullptr, 10)) : 300;
+    tally of[5];
+    std::size_t refusals = 0;
+    std::string wrong;
+    for (unsigned seed = 0; seed != programs; ++seed) {
+        support::machine const sim{{1, 80_MiB}};
+        std::optional<cuota::refusal> const refused = program{seed}.run();
+        if (!refused) continue;
+        ++refusals;
+        for (cuota::next_step const& step : cuota::next_steps(*refused)) {
+            if (!step.suffices) continue;
+            program again{seed};
+            REQUIRE(again.run());
+            tally& t = of[static_cast<std::size_t>(step.kind)];
+            ++t.followed;
+            if (again.is_served_after(step)) continue;
+            ++t.in_vain;
+            if (wrong.size() < 4'000)
+                wrong += "seed " + std::to_string(seed) + ": " + step.text + "\n" +
+                         cuota::refusal_text("refused", *refused) + '\n';
+        }
+    }
+    INFO(wrong);
+    for (std::size_t kind = 0; kind != std::size(of); ++kind) {
+        INFO(name_of(static_cast<cuota::step_kind>(kind))
+             << " was followed " << of[kind].followed << " times");
+        CHECK(of[kind].in_vain == 0);
+    }
+    CHECK(refusals > programs / 2);
+    using enum cuota::step_kind;
+    for (cuota::step_kind const kind : {ask_less, release, raise_limits})
+        CHECK(of[static_cast<std::size_t>(kind)].followed > programs / 10);
+}
