@@ -97,7 +97,7 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 
 # Operations of each of four threads, on each of two trees of budgets, and in all on pools; under ThreadSanitizer a tenth
 # of that, and a hundredth. Requests of PyTorch's threads: a tenth of it, and a hundredth. Programs of buffers: a hundredth
-# of it; snapshots of pools: a thousandth; loaders that end: a ten-thousandth.
+# of it; snapshots of pools: a thousandth; loaders that end, and forks, of which there are 1000 at most: a ten-thousandth.
 STRESS ?= 10000000
 
 .PHONY: stress

@@ -129,8 +129,8 @@ without("a loader that ends with the statement has no epochs",
 without("a batch keeps its slots",
         [(ENGINE, "            memory_->add_use();\n            return next;", "            return next;"),
          (ENGINE, "        arrived_.notify_all();\n        memory_->drop_use();\n    }\n", "        arrived_.notify_all();\n    }\n")], "H12")
-without("a child is told that it has no loader", (ENGINE, "    if (!is_in_its_process())\n        throw_misuse(", "    if (false)\n        throw_misuse("), "H13")
-without("a child touches nothing", (ENGINE, "        if (of->is_in_its_process()) {", "        if (true) {"), "H13")
+without("a child is told that it has no loader", (ENGINE, "    if (is_of_parent())\n        throw_misuse(", "    if (false)\n        throw_misuse("), "H13")
+without("a child touches nothing", (ENGINE, "        if (!of->is_of_parent()) end(*of);", "        end(*of);"), "H13")
 without("CUDA that is gone is left alone",
         (CALL, "    if (code == cudaErrorCudartUnloading)\n        return false;", "    if (false)\n        return false;"), "H17")
 without("a ring's end throws nothing", (RING, "if (s.copied) rt::drain(*s.copied);", "if (s.copied) s.copied->synchronize();"), "H17")

@@ -7,6 +7,9 @@
 #include <string>
 #include <thread>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cuota/runtime/copy.hpp>
 
 #include "support/calls.hpp"
@@ -15,6 +18,7 @@
 #include "support/foreign_capture.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 
 using namespace cuota::literals;
 using support::has;
@@ -201,4 +205,26 @@ TEST_CASE("a capture as torch.cuda.graph makes it: memory is asked for in it, by
     CHECK(machine.errors.take().empty());
     CHECK(cuota::simulator::misuse_reports().empty());
     CHECK(cuota::simulator::order_reports().empty());
+}
+
+TEST_CASE("a forked child that gives back its parent's memory for PyTorch does nothing",
+          "[interop][pytorch]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const on;
+    cuota::pytorch_memory memory;
+    cuota::stream const s;
+    taken const part{memory, 1_MiB, s.get()};
+    pid_t const child = ::fork();
+    if (child == 0) {
+        ::alarm(30);
+        static int reports = 0;
+        cuota::set_error_sink([](std::exception const&) { ++reports; });
+        auto const calls = cuota::simulator::calls();
+        memory.deallocate(part.get(), 1_MiB, 0, s.get());
+        ::_exit(reports != 0 ? 1 : cuota::simulator::calls() != calls ? 2 : 0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
 }

@@ -145,11 +145,16 @@ TEST_CASE("a sink may end a program that has a static pool", "[pool][sink]") {
         static cuota::budget account{"b", 64_MiB};
         static cuota::scoped_pool pool{account};
         cuota::set_error_sink([](std::exception const&) { std::exit(7); });
-        cudaStream_t native = nullptr;
-        REQUIRE(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking) == cudaSuccess);
-        void* const p = pool.allocate(cuota::stream_ref{native}, 400'000);
-        simulator::lose_device(0);
-        pool.deallocate(cuota::stream_ref{native}, p, 400'000);
+        cuota::stream const keep;
+        std::optional<cuota::stream> brief{std::in_place};
+        take_and_give(pool, *brief, 400'000);
+        take_and_give(pool, keep, 400'000);
+        brief->synchronize();
+        keep.synchronize();
+        brief.reset();
+        simulator::fail_call("cudaEventDestroy", 1);
+        cuota::stream const t;  // takes the lane over, and with it an event that cannot be destroyed
+        take_and_give(pool, t, 400'000);
         std::exit(1);  // it was not told
     }
     pid_t const child = ::fork();

@@ -80,7 +80,7 @@ private:
     bool is_pinned_ = true;
     std::atomic<int> device_ = -1;  // that the first copy went to; -1: there was none
     dynamic_array<slot> slots_;
-    mutable std::mutex guard_;
+    mutable object_lock guard_;
     std::condition_variable_any returned_;
     std::vector<std::uint32_t> free_;        // longest waiting first; room for all
     std::atomic<std::size_t> free_now_ = 0;  // as many; for who waits without the lock
@@ -128,10 +128,11 @@ CUOTA_INLINE ring_state::~ring_state() {
 }
 
 CUOTA_INLINE std::optional<std::uint32_t> ring_state::acquire(std::stop_token stop) {
+    if (is_of_parent()) throw_forked();
     std::uint32_t index = 0;
     wait_briefly([&] { return free_now_.load(std::memory_order_relaxed) != 0; });
     {
-        std::unique_lock lock{guard_};
+        std::unique_lock<std::mutex> lock{guard_};
         (void)returned_.wait(lock, stop, [&] { return !free_.empty(); });
         if (stop.stop_requested() || free_.empty()) return std::nullopt;
         index = free_.front();
@@ -155,6 +156,7 @@ CUOTA_INLINE std::optional<std::uint32_t> ring_state::try_acquire() {
 }
 
 CUOTA_INLINE void ring_state::put_back(std::uint32_t index) noexcept {
+    if (is_of_parent()) return;
     {
         region_lock const lock{guard_};
         free_.push_back(index);  // reserved for all of them

@@ -19,6 +19,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/locked_region.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/process_state.hpp>
 #include <cuota/core/thread_record.hpp>
 #include <cuota/runtime/capture_scope.hpp>
@@ -74,6 +75,8 @@ public:
     /// The buffer ends: what its home stream does next comes after all uses. What is open is misuse, and waited for. Where the
     /// home stream is captured, the host waits.
     [[gnu::noinline]] void end_at_home() noexcept {
+        if (guard_.is_of_parent()) [[unlikely]]
+            return;
         if (capture_scope::here()) [[unlikely]]
             report_failure_of([this] {
                 if (capture_scope const* const scope = capture_of(home_)) ended_in_ = scope->number();
@@ -201,6 +204,8 @@ private:
 
     template <class Join>
     void end_all(Join join) noexcept {
+        if (guard_.is_of_parent()) [[unlikely]]
+            return;
         bool is_last = false;
         bool was_borrowed = false;
         place borrowed_at{};
@@ -231,7 +236,7 @@ private:
     home_slots slots_;
     std::atomic<bool> was_locked_ = false;
 
-    std::mutex guard_;
+    object_lock guard_;
     user_list users_;
     dynamic_array<open_use> uses_;  // that are open and in no slot
     std::uint64_t last_number_ = home_slots::count;
@@ -311,12 +316,14 @@ CUOTA_INLINE void stream_uses::end_in_capture() noexcept {
 }
 
 CUOTA_INLINE void stream_uses::keep() noexcept {
+    if (guard_.is_of_parent()) return;
     was_locked_.store(true, std::memory_order_relaxed);
     region_lock const lock{guard_};
     ++keepers_;
 }
 
 CUOTA_INLINE void stream_uses::drop() noexcept {
+    if (guard_.is_of_parent()) return;
     bool is_last = false;
     {
         region_lock const lock{guard_};
@@ -370,6 +377,7 @@ CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes
 }
 
 CUOTA_INLINE void stream_uses::end_in_order(std::uint64_t number, bool writes) noexcept {
+    if (guard_.is_of_parent()) return;
     was_locked_.store(true, std::memory_order_relaxed);  // before it ends
     std::exception_ptr unmarked;
     bool is_last = false;

@@ -90,7 +90,7 @@ bool report_failure_of(Step&& step) noexcept {
 namespace cuota::inline v0::detail {
 
 struct sink_slot {
-    std::mutex guard;
+    process_lock guard;
     shared_value<error_sink const> sink;  // null: standard error
 };
 
@@ -162,6 +162,16 @@ CUOTA_INLINE void report_handled() noexcept {
     } catch (std::exception const& error) { report(error, std::current_exception()); } catch (...) {
         report(std::runtime_error{"an exception that is not a std::exception"}, std::current_exception());
     }
+}
+
+CUOTA_INLINE void throw_forked() {
+    throw_misuse("this process was forked, and an object of cuota that its parent made was used: make "
+                 "budgets, pools, streams, loaders and "
+                 "buffers in the process that uses them");
+}
+
+CUOTA_INLINE void report_forked() noexcept {
+    (void)report_failure_of([] { throw_forked(); });
 }
 
 }  // namespace cuota::inline v0::detail

@@ -7,6 +7,7 @@
 #include <exception>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/process.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -55,10 +56,14 @@ private:
 };
 
 /// A lock_guard that is a locked_region too: reports are made after it has released the lock.
+/// Throws: misuse for an object_lock of the parent of a forked process.
 template <class Mutex>
 class [[nodiscard]] region_lock {
 public:
     explicit region_lock(Mutex& guard) : guard_{guard} {
+        if constexpr (requires { guard.is_of_parent(); })
+            if (guard.is_of_parent()) [[unlikely]]
+                throw_forked();
         locked_region::enter();
         guard.lock();
     }

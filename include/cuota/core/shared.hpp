@@ -7,10 +7,12 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/process.hpp>
 
 namespace cuota::inline v0 {
 
@@ -37,12 +39,15 @@ public:
     /// One more, by somebody who owns it already.
     void add_owner() const noexcept { owners_.fetch_add(1, std::memory_order_relaxed); }
 
-    /// True when the caller was the last owner and must delete.
+    /// True when the caller was the last owner and must delete. Never for what a forked child has of its parent.
     [[nodiscard]] bool drop_owner() const noexcept;
 
     /// One more owner unless there is none left. For registries whose entries leave, under the registry's lock, in
     /// the destructor of what they name: the memory is then still there to ask.
     [[nodiscard]] bool try_add_owner() const noexcept;
+
+    /// True in a forked child for what its parent made: it must not be used there, and is never deleted.
+    [[nodiscard]] bool is_of_parent() const noexcept { return made_in_ != detail::process_number::now(); }
 
     /// How many at this moment; another thread may change that at once.
     [[nodiscard]] std::size_t owners() const noexcept { return owners_.load(std::memory_order_acquire); }
@@ -51,7 +56,8 @@ protected:
     ~ref_counted() = default;
 
 private:
-    mutable std::atomic<std::size_t> owners_ = 1;
+    mutable std::atomic<std::uint32_t> owners_ = 1;
+    std::uint32_t const made_in_ = detail::process_number::remembered();
 };
 
 /// An owner among several of a T that derives from ref_counted. Eight bytes; copies share, the last one deletes.
@@ -265,7 +271,7 @@ namespace cuota::inline v0 {
 CUOTA_INLINE_IN_PLACE detail::shared_cell::~shared_cell() = default;
 
 CUOTA_INLINE bool ref_counted::drop_owner() const noexcept {
-    return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1 && !is_of_parent();
 }
 
 CUOTA_INLINE bool ref_counted::try_add_owner() const noexcept {

@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/std_parts.hpp>
 
 #if defined(__linux__) && __has_include(<linux/membarrier.h>)
@@ -23,7 +24,7 @@ using atomic = std::atomic<T>;
 /// An atomic that is written under a lock and read without it.
 template <class T>
 using published = std::atomic<T>;
-using mutex = std::mutex;
+using mutex = object_lock;
 
 /// The version of what is published under a lock: odd while it changes. Stepped by who has the lock, before the first
 /// change and after the last; who reads without it compares two versions, one from before and one from after.

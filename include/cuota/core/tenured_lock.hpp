@@ -22,6 +22,9 @@ public:
     tenured_lock(tenured_lock const&) = delete;
     tenured_lock& operator=(tenured_lock const&) = delete;
 
+    /// True in a child of the process that made it, where running throws misuse.
+    [[nodiscard]] bool is_of_parent() const noexcept { return guard_.is_of_parent(); }
+
     /// Runs f in a locked_region. It must be short, and must not come to a section of its thread: neither here nor in a pool or budget.
     template <class F>
     decltype(auto) run(F f) {

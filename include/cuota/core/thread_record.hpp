@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/sync.hpp>
 
 namespace cuota::inline v0::detail {
@@ -97,6 +98,13 @@ CUOTA_INLINE thread_registry& thread_registry::instance() noexcept {
         thread_registry all;
     };
     static forever kept;
+    // Records of threads that are not there are not given out again: what they own would be taken for the new thread's.
+    static child_hook& hook = *new child_hook{[](child_hook&) noexcept {
+        ::new (&kept.all.guard) mutex;
+        kept.all.free = nullptr;
+        this_thread_record() = nullptr;
+    }};
+    (void)hook;
     return kept.all;
 }
 

@@ -20,8 +20,6 @@
 #include <thread>
 #include <utility>
 
-#include <unistd.h>
-
 #include <cuota/buffer/staging_ring.hpp>
 #include <cuota/core/brief_wait.hpp>
 #include <cuota/core/config.hpp>
@@ -58,21 +56,14 @@ public:
     /// has those that were copied, and then is told why there are no more: nobody would ever bring them.
     void shut_down() noexcept;
 
-    /// After a fork the child has none of the threads, perhaps a lock that nobody will open, and a device that it may not
-    /// use: there nothing of this is touched, and it is never destroyed.
-    [[nodiscard]] bool is_in_its_process() const noexcept { return ::getpid() == process_; }
     /// Throws: misuse there, and within a device_transform of its own, which has the lock.
     void expect_usable(place where) const;
     /// For whoever owns it and ends: all that it does then, but in a child.
     template <class End>
     static void let_go(shared<loader_engine>& of, End end) noexcept {
         if (!of) return;
-        if (of->is_in_its_process()) {
-            end(*of);
-            of = {};
-        } else {
-            (void)of.detach();
-        }
+        if (!of->is_of_parent()) end(*of);
+        of = {};
     }
 
     /// Throws: misuse while an epoch goes on or a batch is alive.
@@ -178,7 +169,6 @@ private:
     // Under the lock.
     [[nodiscard]] std::optional<copying> next_copying() noexcept;
 
-    pid_t const process_ = ::getpid();
     any_source from_;
     loader_memory memory_;
     batch_deal const deal_{memory_->shape().positions, options().batch, options().last, options().part};
@@ -245,11 +235,12 @@ CUOTA_INLINE void loader_engine::shut_down() noexcept {
 }
 
 CUOTA_INLINE void loader_engine::expect_usable(place where) const {
-    if (!is_in_its_process())
+    if (is_of_parent())
         throw_misuse(where,
-                     "a loader of process {} was used in its child, which has none of its threads: make "
+                     "a loader of {} was used in a forked child of the process that made it, which has none "
+                     "of its threads: make "
                      "loaders after the fork",
-                     {process_});
+                     {name()});
     if (stage_.is_transforming_here())
         throw_misuse(where, "a loader of {} was used by its own device_transform", {name()});
 }

@@ -49,7 +49,7 @@ private:
 
     void go_on_to(step next) noexcept;
 
-    mutable std::mutex guard_;
+    mutable object_lock guard_;
     mutable std::condition_variable changed_;
     std::size_t uses_ = 0;
     std::size_t brief_ = 0;
@@ -63,7 +63,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void use_count::start() noexcept {
-    std::unique_lock lock{guard_};
+    std::unique_lock<std::mutex> lock{guard_};
     bool const may_wait = !reclaiming::is_on();
     changed_.wait(lock, [&] { return now_ == nobody_gives || (now_ == refunding && !may_wait); });
     ++uses_;
@@ -99,13 +99,13 @@ CUOTA_INLINE void use_count::keep_brief() noexcept {
 }
 
 CUOTA_INLINE bool use_count::is_idle() const noexcept {
-    std::unique_lock lock{guard_};
+    std::unique_lock<std::mutex> lock{guard_};
     if (!reclaiming::is_on()) changed_.wait(lock, [this] { return uses_ != 0 || now_ == nobody_gives; });
     return uses_ == 0 && now_ != freeing;
 }
 
 CUOTA_INLINE bool use_count::try_give() noexcept {
-    std::unique_lock lock{guard_};
+    std::unique_lock<std::mutex> lock{guard_};
     changed_.wait(lock, [this] { return uses_ != 0 || (now_ == nobody_gives && brief_ == 0); });
     if (uses_ != 0) return false;
     now_ = freeing;

@@ -60,14 +60,14 @@ public:
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
-        books_->deallocate(call_order{s}, p, bytes, alignment);
+        give(call_order{s}, p, bytes, alignment);
     }
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         return books_->allocate(call_order{}, bytes, alignment, who);
     }
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
-        books_->deallocate(call_order{}, p, bytes, alignment);
+        give(call_order{}, p, bytes, alignment);
     }
 
     [[nodiscard]] std::size_t granule() const noexcept { return books_->upstream().granule(); }
@@ -91,6 +91,12 @@ protected:
     [[nodiscard]] shared<Books> const& owner() const noexcept { return books_; }
 
 private:
+    // In a forked child the memory and the books are the parent's.
+    void give(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
+        if (!books_->is_of_parent()) [[likely]]
+            books_->deallocate(order, p, bytes, alignment);
+    }
+
     shared<Books> books_;
 };
 

@@ -325,6 +325,7 @@ CUOTA_INLINE reservation::reservation(shared<detail::ledger> const& from, std::s
 
 CUOTA_INLINE detail::prepayment& reservation::state() const {
     if (!state_) detail::throw_misuse("a reservation was used after it was moved from");
+    if (state_->is_of_parent()) detail::throw_forked();
     return *state_;
 }
 

@@ -155,7 +155,7 @@ struct budgeted_books::table {
     // Throws: misuse; unchanged then.
     [[nodiscard]] std::size_t forget(void* p, std::size_t bytes, std::string const& of);
 
-    std::mutex guard{};
+    object_lock guard{};
     std::unordered_map<void*, entry> live{};
 };
 

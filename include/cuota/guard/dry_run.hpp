@@ -14,6 +14,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/locked_region.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/guard/budget.hpp>
@@ -77,7 +78,7 @@ private:
         static constexpr std::uintptr_t begin = 0xFF80'0000'0000'0000;
         static constexpr std::uintptr_t end = 0xFFFF'FFFF'F000'0000;
         std::size_t const granule;
-        std::mutex guard{};
+        detail::object_lock guard{};
         std::uintptr_t next = begin;
     };
 

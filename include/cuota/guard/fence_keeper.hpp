@@ -144,7 +144,7 @@ private:
 
     fence_options const wanted_;
     bool const is_for_host_;
-    std::mutex guard_;
+    object_lock guard_;
     fence* free_ = nullptr;
     fence* first_pending_ = nullptr;
     fence* last_pending_ = nullptr;

@@ -90,12 +90,16 @@ private:
         return tree_->version.now() == version;
     }
     [[gnu::noinline]] bool try_charge_by_lock(std::size_t bytes) noexcept {
+        if (is_of_parent()) [[unlikely]]
+            return report_forked(), false;
         look_if_stale();
         outcome const met = charge_or_say(bytes);
         return !met.refuser || (look_again(met) && !charge_or_say(bytes).refuser);
     }
 
     [[gnu::noinline]] bool refund_by_lock(std::size_t bytes, thread_record* me) noexcept {
+        if (is_of_parent()) [[unlikely]]
+            return true;  // it is the parent's charge
         ledger_change const change{*tree_};
         stock* const mine = me && stock_of(*me).is_of(*me) ? &stock_of(*me) : nullptr;
         std::size_t const used = mine ? mine->used() : 0;

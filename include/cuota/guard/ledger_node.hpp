@@ -100,7 +100,7 @@ public:
 
     /// From now on `o` is told of each change here, and first of what is. No stock is open below: all changes go by
     /// the lock, and what is taken is what is held.
-    void join(onlooker& o) noexcept;
+    void join(onlooker& o);
     void leave(onlooker& o) noexcept;
 
     /// From now on `o` is told of what happens here and below. This node must live until it leaves.
@@ -110,6 +110,7 @@ public:
     /// tell(observer) for all who are told of this node.
     template <class Tell>
     void tell_observers(Tell tell) const noexcept {
+        if (is_of_parent()) return;
         dynamic_array<shared<budget_observer>> told;
         report_failure_of([&] {
             region_lock const lock{tree_->guard};
@@ -261,6 +262,7 @@ CUOTA_INLINE std::size_t ledger_node::room_made() noexcept {
 }
 
 CUOTA_INLINE void ledger_node::look_if_stale() noexcept {
+    if (is_of_parent()) return;
     if (tree_->outer && tree_->outer->is_stale()) tree_->outer->look(root());
 }
 
@@ -298,6 +300,7 @@ CUOTA_INLINE bool ledger_node::try_unfund(std::size_t bytes) noexcept {
 }
 
 CUOTA_INLINE void ledger_node::settle() noexcept {
+    if (is_of_parent()) return;
     ledger_change const change{*tree_};
     collect_under(*this, nullptr);
     settled_ = true;
@@ -305,6 +308,7 @@ CUOTA_INLINE void ledger_node::settle() noexcept {
 }
 
 CUOTA_INLINE std::size_t ledger_node::charged_here() const noexcept {
+    if (is_of_parent()) return report_forked(), 0;
     region_lock const lock{tree_->guard};
     std::size_t used = 0;
     for (stock* s = tree_->open; s; s = s->next_open())
@@ -318,6 +322,7 @@ CUOTA_INLINE budget_facts ledger_node::now() const {
 }
 
 CUOTA_INLINE std::size_t ledger_node::room() const noexcept {
+    if (is_of_parent()) return report_forked(), 0;
     region_lock const lock{tree_->guard};
     std::size_t room = unlimited;
     for (ledger_node const* node = this; node; node = node->next()) room = std::min(room, node->free());
@@ -325,6 +330,7 @@ CUOTA_INLINE std::size_t ledger_node::room() const noexcept {
 }
 
 CUOTA_INLINE void ledger_node::reset_peak() noexcept {
+    if (is_of_parent()) return report_forked();
     ledger_change const change{*tree_};
     collect_under(*this, nullptr);
     peak_ = arrived();
@@ -339,11 +345,12 @@ CUOTA_INLINE void ledger_node::join(stakeholder& s) {
 }
 
 CUOTA_INLINE void ledger_node::leave(stakeholder& s) noexcept {
+    if (is_of_parent()) return;
     region_lock const lock{tree_->guard};
     tree_->stakeholders.erase_if([&](auto const& entry) { return entry.second == &s; });
 }
 
-CUOTA_INLINE void ledger_node::join(onlooker& o) noexcept {
+CUOTA_INLINE void ledger_node::join(onlooker& o) {
     ledger_change const change{*tree_};
     collect_under(*this, nullptr);
     o.next_here = std::exchange(onlookers_, &o);
@@ -351,6 +358,7 @@ CUOTA_INLINE void ledger_node::join(onlooker& o) noexcept {
 }
 
 CUOTA_INLINE void ledger_node::leave(onlooker& o) noexcept {
+    if (is_of_parent()) return;
     region_lock const lock{tree_->guard};
     onlooker** at = &onlookers_;
     while (*at != &o) at = &(*at)->next_here;
@@ -363,6 +371,7 @@ CUOTA_INLINE void ledger_node::join(shared<budget_observer> o) {
 }
 
 CUOTA_INLINE void ledger_node::leave(budget_observer const& o) noexcept {
+    if (is_of_parent()) return;
     shared<budget_observer> last;  // must not go under the lock
     region_lock const lock{tree_->guard};
     auto* const at = tree_->observers.find_if(

@@ -11,6 +11,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/locked_region.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/process_state.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
@@ -63,7 +64,8 @@ struct ledger_tree final : ref_counted {
 /// The tree's lock, held to change figures. Who looks on is called when it ends: it must be what ends last.
 class [[nodiscard]] ledger_change {
 public:
-    explicit ledger_change(ledger_tree& tree) noexcept;
+    /// Throws: misuse in a child of the process that made the tree; what is noexcept asks before.
+    explicit ledger_change(ledger_tree& tree);
     ledger_change(ledger_change const&) = delete;
     ledger_change& operator=(ledger_change const&) = delete;
     ~ledger_change();
@@ -83,7 +85,9 @@ CUOTA_INLINE figure& figure::operator=(std::size_t n) noexcept {
     return *this;
 }
 
-CUOTA_INLINE ledger_change::ledger_change(ledger_tree& tree) noexcept : tree_{tree} {
+CUOTA_INLINE ledger_change::ledger_change(ledger_tree& tree) : tree_{tree} {
+    if (tree.is_of_parent()) [[unlikely]]
+        throw_forked();
     locked_region::enter();
     tree.guard.lock();
     tree.version.step();

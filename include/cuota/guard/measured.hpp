@@ -169,7 +169,7 @@ struct measured_books::tables {
     // Throws: misuse; nothing is changed then.
     [[nodiscard]] entry forget(void* p, std::size_t bytes);
 
-    std::mutex guard{};
+    object_lock guard{};
     std::unordered_map<void*, entry> live{};
     std::unordered_map<std::string_view, of_tag> tags{};  // its entries stay where they are
     std::size_t live_bytes = 0;

@@ -111,6 +111,8 @@ public:
 template <class Attempt>
 [[nodiscard]] bool try_charge_by(Attempt attempt, ledger_node& node, std::size_t bytes,
                                  reclaim_record& record) {
+    if (node.is_of_parent()) [[unlikely]]
+        throw_forked();
     node.look_if_stale();
     for (;;) {
         ledger_node::outcome const met = attempt();

@@ -219,7 +219,7 @@ CUOTA_INLINE reclaimer& reclaimer::operator=(reclaimer&& other) noexcept {
 }
 
 CUOTA_INLINE void reclaimer::end() noexcept {
-    if (cache_) cache_->end();
+    if (cache_ && !cache_->is_of_parent()) cache_->end();
 }
 
 }  // namespace cuota::inline v0

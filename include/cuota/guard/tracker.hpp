@@ -105,7 +105,7 @@ private:
     // All trackers, for the program's end: memory whose owner was forgotten keeps its resource, and so its tracker, for
     // ever.
     struct registry {
-        std::mutex guard;
+        process_lock guard;
         tracker* first = nullptr;
 
         CUOTA_PROCESS_STATE [[nodiscard]] static registry& instance();
@@ -228,6 +228,9 @@ CUOTA_INLINE std::string tracker::title() const {
 
 CUOTA_INLINE auto tracker::registry::instance() -> registry& {
     static registry& all = *new registry;  // never destroyed: statics leave it until the very end
+    static child_hook& hook =
+        *new child_hook{[](child_hook&) noexcept { all.first = nullptr; }};  // what is alive is the parent's
+    (void)hook;
     struct at_program_end {
         ~at_program_end() { all.tell(); }
     };

@@ -132,7 +132,7 @@ public:
     watch_state(budget b, std::vector<watch_level> levels, watch_level hysteresis, watch_callback callback,
                 watch_options const& options);
 
-    void begin() noexcept { budget_access::node(budget_).join(*this); }
+    void begin() { budget_access::node(budget_).join(*this); }
 
     /// After it nobody calls or is called, but for a caller that this call is made from.
     void end() noexcept;
@@ -247,6 +247,7 @@ CUOTA_INLINE watch_state::watch_state(budget b, std::vector<watch_level> levels,
       callback_{std::move(callback)} {}
 
 CUOTA_INLINE void watch_state::end() noexcept {
+    if (is_of_parent()) return;
     budget_access::node(budget_).leave(*this);
     watch_callback last;
     std::unique_lock lock{guard_};

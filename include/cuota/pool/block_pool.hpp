@@ -264,12 +264,12 @@ private:
     // The lock, with nothing held ready by anybody: every block is free, or somebody's.
     class [[nodiscard]] lock_of_all {
     public:
-        explicit lock_of_all(block_pool const& of) noexcept : lock_{of.guard_} { of.collect(); }
+        explicit lock_of_all(block_pool const& of) : lock_{of.guard_} { of.collect(); }
 
     private:
-        region_lock<std::mutex> const lock_;
+        region_lock<object_lock> const lock_;
     };
-    lock_of_all lock_all() const noexcept { return lock_of_all{*this}; }
+    lock_of_all lock_all() const { return lock_of_all{*this}; }
     [[nodiscard]] block_user user_of(stream_ref const* s);
     // What is held ready names lanes, which may become others' when a new stream comes.
     [[nodiscard]] std::uint32_t lane_of(stream_ref s);
@@ -302,7 +302,7 @@ private:
     tag const name_;
 
     // For all below. What is ready is collected also by who only looks: to him nothing has changed.
-    mutable std::mutex guard_;
+    mutable object_lock guard_;
     mutable block_heap heap_;
     mutable fronts fronts_;
     std::size_t gone_ = 0;          // of what was taken out, in all, so far
@@ -404,7 +404,7 @@ CUOTA_INLINE void block_pool::gone(idle_memory const& out, bool is_gone) noexcep
 
 CUOTA_INLINE std::size_t block_pool::wait_for_leaving() noexcept {
     if (giving_back::is_on()) return 0;
-    std::unique_lock lock{guard_};
+    std::unique_lock<std::mutex> lock{guard_};
     std::size_t const before = heap_.leaving();
     std::size_t const gone_before = gone_;
     left_.wait(lock,

@@ -131,7 +131,9 @@ CUOTA_INLINE void frame_resource::deallocate_sync(void* p, std::size_t bytes, st
 
 CUOTA_INLINE memory_kind frame_resource::kind() const noexcept { return state_->kind(); }
 
-CUOTA_INLINE frame::~frame() { state_->end(); }
+CUOTA_INLINE frame::~frame() {
+    if (!state_->is_of_parent()) state_->end();
+}
 
 CUOTA_INLINE frame::operator any_resource() const { return resource(); }
 

@@ -88,7 +88,7 @@ private:
 
     shared<pool_state> const pool_;
     place const where_;
-    std::mutex guard_;  // for all below
+    object_lock guard_;  // for all below
     dynamic_array<lane> lanes_;
     std::size_t held_ = 0;
     bool has_ended_ = false;
@@ -117,6 +117,8 @@ CUOTA_INLINE void frame_state::refuse_capture_of(stream_ref s, place where) {
 
 CUOTA_INLINE void* frame_state::allocate(stream_ref const* s, std::size_t bytes, std::size_t alignment,
                                          label const& who, state born) {
+    if (pool_->is_of_parent()) [[unlikely]]
+        throw_forked();
     check_alignment(alignment, who, pool_state::largest_alignment);
     if (bytes == 0) return nullptr;
     if (s) refuse_capture_of(*s, who.where);
@@ -135,7 +137,7 @@ CUOTA_INLINE void* frame_state::allocate(stream_ref const* s, std::size_t bytes,
 
 CUOTA_INLINE void frame_state::deallocate(stream_ref const* s, void* p, std::size_t bytes,
                                           place where) noexcept {
-    if (!p) return;
+    if (!p || is_of_parent()) return;
     std::uint64_t id = block_note::no_stream;
     if (s && !report_failure_of([&] { id = s->id(); })) {
         (void)rt::drain(*s);  // nothing to remember its order by

@@ -72,7 +72,7 @@ private:
     [[nodiscard]] std::optional<given> release_one(Which which) noexcept;
     void publish() noexcept { count_.store(blocks_.size(), std::memory_order_release); }
 
-    std::mutex guard_;
+    object_lock guard_;
     std::unordered_map<void*, entry> blocks_;
     std::atomic<std::size_t> count_ = 0;
 };

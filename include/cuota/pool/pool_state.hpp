@@ -67,7 +67,10 @@ public:
     [[nodiscard]] std::size_t freed() const noexcept override { return blocks().freed(); }
     [[nodiscard]] int priority() const noexcept override { return priority_; }
     void holdings(std::vector<holding>& into) const override { blocks().holdings(into); }
-    [[nodiscard]] std::size_t largest_free() const noexcept override { return blocks().largest_free(); }
+    [[nodiscard]] std::size_t largest_free() const noexcept override {
+        if (is_of_parent()) return report_forked(), 0;
+        return blocks().largest_free();
+    }
     [[nodiscard]] std::string title() const override { return blocks().title(); }
 
     /// Nothing can be taken any more.
@@ -75,7 +78,10 @@ public:
     [[nodiscard]] std::string survivors() const { return blocks().survivors(); }
     [[nodiscard]] block_pool& blocks() noexcept { return memory_.blocks(); }
     [[nodiscard]] block_pool const& blocks() const noexcept { return memory_.blocks(); }
-    [[nodiscard]] pool_stats stats() const noexcept { return blocks().stats(); }
+    [[nodiscard]] pool_stats stats() const noexcept {
+        if (is_of_parent()) return report_forked(), pool_stats{};
+        return blocks().stats();
+    }
 
     [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }  ///< the least of any block
     [[nodiscard]] budget const& account() const noexcept { return memory_.account(); }
@@ -86,6 +92,8 @@ private:
     // By the lock, and out of line: with their arguments by value, who needs neither makes no copies of them.
     [[nodiscard, gnu::noinline]] void* take_in_order(stream_ref s, std::size_t bytes, std::size_t alignment,
                                                      label who, lifespan meant, bool keeps) {
+        if (is_of_parent()) [[unlikely]]
+            throw_forked();
         if (captured_streams::are_any() || !s.is_owned()) [[unlikely]]
             return take_beside_captures(s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
         return take(&s, {bytes, who, meant, std::max(alignment, alignment_), keeps});
@@ -203,6 +211,7 @@ CUOTA_INLINE void pool_state::deallocate(stream_ref s, void* p, std::size_t byte
 }
 
 CUOTA_INLINE void pool_state::end_of_graph(pool_in_graph<pool_state> const& graph) noexcept {
+    if (is_of_parent()) return;
     while (auto const block = graphs_.release(&graph)) {
         stream_ref const on = block->on ? stream_ref{*block->on} : stream_ref{cudaStreamPerThread};
         give(block->on ? &on : nullptr, block->at, block->bytes);
@@ -222,6 +231,8 @@ CUOTA_INLINE void pool_state::close_to_requests() noexcept {
 }
 
 CUOTA_INLINE void pool_state::give(stream_ref const* s, void* p, std::size_t bytes) noexcept {
+    if (is_of_parent()) [[unlikely]]
+        return;
     std::uint64_t const foreign = p ? foreign_capture_to_give_in(s) : 0;
     if ((graphs_.is_any() || capture_scope::here() || foreign != 0) && p) [[unlikely]]
         if (give_to_graph(s, foreign, p, bytes)) return;

@@ -72,6 +72,7 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE pool_step::~pool_step() {
+    if (state_->is_of_parent()) return;
     report_failure_of([this] {
         if (std::string const alive = state_->blocks().end_step(); !alive.empty())
             detail::throw_misuse(where_, "a step of {} ended while {}", {state_->title(), alive});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/dry_run.hpp>
@@ -225,6 +226,7 @@ CUOTA_INLINE scoped_pool::scoped_pool(any_resource source, options wanted, place
     : scoped_pool{budget{title(wanted), unlimited}, std::move(source), wanted, where} {}
 
 CUOTA_INLINE scoped_pool::~scoped_pool() {
+    if (state_->is_of_parent()) return;
     (void)state_->release_foreign_graphs();
     state_->close_to_requests();
     report_failure_of([this] { throw_if_alive("ended"); });
@@ -232,10 +234,12 @@ CUOTA_INLINE scoped_pool::~scoped_pool() {
 }
 
 CUOTA_INLINE std::size_t scoped_pool::release_foreign_graphs() noexcept {
+    if (state_->is_of_parent()) return detail::report_forked(), 0;
     return state_->release_foreign_graphs();
 }
 
 CUOTA_INLINE void scoped_pool::close() {
+    if (state_->is_of_parent()) detail::throw_forked();
     if (state_->is_only_for_foreign_graphs()) (void)state_->release_foreign_graphs();
     throw_if_alive("was closed");
     state_->close_to_requests();
@@ -265,7 +269,10 @@ CUOTA_INLINE void scoped_pool::deallocate(stream_ref s, void* p, std::size_t byt
     state_->deallocate(s, p, bytes);
 }
 
-CUOTA_INLINE std::size_t scoped_pool::trim(std::size_t keep) noexcept { return state_->trim(keep); }
+CUOTA_INLINE std::size_t scoped_pool::trim(std::size_t keep) noexcept {
+    if (state_->is_of_parent()) return detail::report_forked(), 0;
+    return state_->trim(keep);
+}
 
 CUOTA_INLINE std::size_t scoped_pool::largest_free() const noexcept { return state_->largest_free(); }
 

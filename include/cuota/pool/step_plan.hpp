@@ -203,13 +203,15 @@ CUOTA_INLINE step_scope& step_scope::operator=(step_scope&& other) noexcept {
 CUOTA_INLINE bool step_scope::is_recorded() const noexcept { return state_ && state_->is_recording(); }
 
 CUOTA_INLINE void step_scope::end() noexcept {
-    if (auto const ending = std::exchange(state_, {})) ending->end_step();
+    if (auto const ending = std::exchange(state_, {}); ending && !ending->is_of_parent()) ending->end_step();
 }
 
 CUOTA_INLINE step_plan::step_plan(any_resource upstream, options wanted)
     : state_{shared<detail::step_state>::make(std::move(upstream), wanted)} {}
 
-CUOTA_INLINE step_plan::~step_plan() { state_->close(); }
+CUOTA_INLINE step_plan::~step_plan() {
+    if (!state_->is_of_parent()) state_->close();
+}
 
 CUOTA_INLINE step_scope step_plan::begin(place where) {
     state_->begin_step(where);

@@ -122,7 +122,7 @@ CUOTA_INLINE void* step_server::allocate(stream_ref s, std::size_t bytes, std::s
 
 CUOTA_INLINE void step_server::deallocate(stream_ref s, void* p, std::size_t bytes,
                                           std::size_t alignment) noexcept {
-    if (!p) return;
+    if (!p || lock_.is_of_parent()) return;
     try {
         if (give(&s, p, bytes)) return;
     } catch (misuse const& error) { return report_error(error); } catch (std::exception const& error) {
@@ -141,7 +141,7 @@ CUOTA_INLINE void* step_server::allocate_sync(std::size_t bytes, std::size_t ali
 }
 
 CUOTA_INLINE void step_server::deallocate_sync(void* p, std::size_t bytes, std::size_t alignment) noexcept {
-    if (!p) return;
+    if (!p || lock_.is_of_parent()) return;
     bool is_given = true;
     report_failure_of([&] { is_given = give(nullptr, p, bytes); });
     if (!is_given) upstream_.deallocate_sync(p, bytes, alignment);
@@ -159,6 +159,7 @@ CUOTA_INLINE void step_server::take_slab(planned_step const& step, tag name) {
 }
 
 CUOTA_INLINE void step_server::give_back_idle() noexcept {
+    if (lock_.is_of_parent()) return;
     for (;;) {
         std::unique_ptr<planned_slab> idle;
         report_failure_of([&] { idle = with_router([](step_router& r) { return r.slabs().take_idle(); }); });

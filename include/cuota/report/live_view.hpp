@@ -24,6 +24,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/locked_region.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/report/budget_order.hpp>
 #include <cuota/report/columns.hpp>
 #include <cuota/report/memory_snapshot.hpp>
@@ -114,8 +115,8 @@ private:
     std::mutex drawing_;  // for what follows
     bool is_drawn_ = false;
     std::vector<root> roots_;
-    std::mutex guard_;  // for is_over_
-    std::condition_variable over_;
+    detail::object_lock guard_;  // for is_over_
+    sole<std::condition_variable> over_ = sole<std::condition_variable>::make();
     bool is_over_ = false;
     std::thread thread_;  // last: it uses all of the above
 };
@@ -189,11 +190,17 @@ CUOTA_INLINE live_view::live_view(std::FILE* to, snapshots take, live_view_optio
 
 CUOTA_INLINE live_view::~live_view() {
     if (!thread_.joinable()) return;
+    if (guard_
+            .is_of_parent()) {  // its thread is not there, which cannot be joined, and is waited for by what it waits on
+        (void)new std::thread{std::move(thread_)};
+        (void)over_.detach();
+        return;
+    }
     {
         detail::region_lock const lock{guard_};
         is_over_ = true;
     }
-    over_.notify_all();
+    over_->notify_all();
     thread_.join();
 }
 
@@ -213,13 +220,13 @@ CUOTA_INLINE void live_view::draw(memory_snapshot const& all) {
 
 CUOTA_INLINE void live_view::run(snapshots const& ask) {
     auto next = std::chrono::steady_clock::now();
-    std::unique_lock lock{guard_};
+    std::unique_lock<std::mutex> lock{guard_};
     while (!is_over_) {
         lock.unlock();
         report_failure_of([&] { draw(ask()); });
         next = std::max(next + how_.interval, std::chrono::steady_clock::now());
         lock.lock();
-        over_.wait_until(lock, next, [&] { return is_over_; });
+        over_->wait_until(lock, next, [&] { return is_over_; });
     }
 }
 

@@ -38,7 +38,7 @@ namespace detail {
 
 /// The tool's handle of a tag's text, which it is told once. Null, which says nothing, when there is no host memory.
 CUOTA_PROCESS_STATE [[nodiscard]] inline nvtxStringHandle_t nvtx_string(tag name) noexcept {
-    static std::mutex& guard = *new std::mutex;
+    static auto& guard = *new detail::process_lock;
     static auto& known =
         *new std::map<std::string_view, nvtxStringHandle_t>;  // tags live as long as the program
     try {

@@ -77,7 +77,7 @@ private:
     std::atomic<bool> is_recording_ = true;
     std::atomic<std::uint64_t> begin_ = 0;  // the first ticket that is read
     site_table sites_;
-    mutable std::mutex guard_;  // of sources_
+    mutable object_lock guard_;  // of sources_
     std::vector<source_entry> sources_;
     event_ring ring_;
 };

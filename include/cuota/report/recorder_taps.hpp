@@ -133,9 +133,9 @@ private:
     [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& of, held_piece const& what);
     [[nodiscard]] std::vector<budget> roots() const;
     shared<recorder_state> const to_;
-    std::mutex joining_;        // one budget or pool comes at a time
-    bool has_ended_ = false;    // under joining_: none comes any more
-    mutable std::mutex guard_;  // of all below
+    object_lock joining_;        // one budget or pool comes at a time
+    bool has_ended_ = false;     // under joining_: none comes any more
+    mutable object_lock guard_;  // of all below
     std::vector<root_entry> roots_;
     std::vector<pool_entry> pools_;
     std::vector<budget_source> budgets_;

@@ -95,7 +95,9 @@ public:
 
     refusal_log(refusal_log const&) = delete;  // its sink is written by one
     refusal_log& operator=(refusal_log const&) = delete;
-    ~refusal_log() { flush(); }
+    ~refusal_log() {
+        if (!guard_.is_of_parent()) flush();
+    }
 
     /// A line, or one that is held back. Never throws; may be called in a handler of the refusal.
     void write(refusal const& r) noexcept;
@@ -131,7 +133,7 @@ private:
             return;
         }
         try {
-            detail::region_lock const lock{guard_};
+            std::lock_guard<std::mutex> const lock{guard_};  // of this log alone: its sink may take its time
             busy_.store(std::this_thread::get_id(), std::memory_order_relaxed);
             if (!attempt(step) && is_refusal) ++lost_;
             busy_.store(std::thread::id{}, std::memory_order_relaxed);
@@ -179,7 +181,7 @@ private:
 
     sink const to_;
     options const how_;
-    std::mutex guard_;
+    detail::object_lock guard_;
     std::map<kind_key, kind> kinds_;
     clock::time_point next_end_ = clock::time_point::max();  // of a window
     clock::time_point latest_ = clock::time_point::min();

@@ -90,7 +90,7 @@ private:
     std::atomic<std::size_t> size_ = 1;
     std::atomic<bool> is_full_ = capacity_ == 0;
     std::atomic<std::uint64_t> without_room_ = 0;
-    std::mutex guard_;
+    object_lock guard_;
 };
 
 }  // namespace cuota::inline v0::detail

@@ -46,6 +46,7 @@ private:
 namespace cuota::inline v0::rt {
 
 CUOTA_INLINE void beside_capture::swap() noexcept {
+    if (cuota::detail::process_number::is_cuda_of_parent()) return;
     cudaError_t const code = cudaThreadExchangeStreamCaptureMode(&mode_);
     if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice)
         return;  // so says the call that follows

@@ -11,6 +11,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/runtime/simulated.hpp>
 
 /// The thin door to CUDA: each function one call or a few, its result looked at. Raw pointers, no accounts; for the library.
@@ -20,7 +21,7 @@ namespace cuota::inline v0::rt {
 /// Throws: std::bad_alloc.
 [[nodiscard]] cuda_error error_of(cudaError_t code, char const* call, place where);
 
-/// Throws cuda_error unless the call succeeded.
+/// Throws cuda_error unless the call succeeded, and misuse in a child of a process that used CUDA, which CUDA does not support.
 void check(cudaError_t code, char const* call, place where = {});
 
 /// True for an error after which all further calls for the device fail alike, and nothing that they gave back can be given back
@@ -36,9 +37,12 @@ namespace detail {
 
 /// Makes a call that gives something back, where throwing is impossible. A failure goes to the error sink and the
 /// call is made once more: what fails for a passing reason must not leave a leak. Not on a device that has failed for
-/// good, which may have taken it back all the same. True when it is known to be given back.
+/// good, which may have taken it back all the same; and in a child of a process that used CUDA no call is made at all. True when it is
+/// known to be given back.
 template <class Call>
 bool give_back(char const* name, Call call) noexcept {
+    if (cuota::detail::process_number::is_cuda_of_parent()) [[unlikely]]
+        return false;
     cudaError_t code = call();
     if (code == cudaSuccess) return true;
     if (!detail::is_worth_repeating(code, name)) return false;
@@ -102,6 +106,9 @@ CUOTA_INLINE bool detail::is_worth_repeating(cudaError_t code, char const* call)
 }
 
 CUOTA_INLINE void check(cudaError_t code, char const* call, place where) {
+    cuota::detail::process_number::note_cuda();
+    if (cuota::detail::process_number::is_cuda_of_parent()) [[unlikely]]
+        cuota::detail::throw_forked();
     if (code != cudaSuccess) throw error_of(code, call, where);
 }
 

@@ -228,6 +228,11 @@ CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
         captured_streams streams;
     };
     static forever kept;
+    static child_hook& hook = *new child_hook{[](child_hook&) noexcept {
+        ::new (&kept.streams) captured_streams;  // what was captured is the parent's
+        count_.store(0, std::memory_order_relaxed);
+    }};
+    (void)hook;
     return kept.streams;
 }
 

@@ -104,7 +104,7 @@ CUOTA_INLINE int device::count() {
 }
 
 CUOTA_INLINE std::string const& device::name() const {
-    static std::mutex guard;
+    static auto& guard = *new detail::process_lock;
     static auto& names =
         *new detail::dynamic_array<std::string const*>;  // by the ordinal; kept until the program has ended
     std::lock_guard const lock{guard};

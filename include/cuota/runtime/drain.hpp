@@ -69,6 +69,7 @@ bool drain_outside_foreign_capture(stream_ref s) noexcept;
 
 // Reports misuse, which says what was not done.
 CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* instead) noexcept {
+    if (cuota::detail::process_number::is_cuda_of_parent()) return false;
     bool is_foreign = false;
     try {
         rt::refuse_foreign_capture(s, what, instead);
@@ -95,6 +96,7 @@ CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* 
 }
 
 CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
+    if (cuota::detail::process_number::is_cuda_of_parent()) return false;
     bool is_over = false;
     if (cuota::detail::captured_streams::are_any()) [[unlikely]]
         report_failure_of([&] {

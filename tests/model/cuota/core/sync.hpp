@@ -167,6 +167,7 @@ public:
         holder_ = model::detail::self() + 2;
         return true;
     }
+    [[nodiscard]] bool is_of_parent() const noexcept { return false; }
     void unlock(model::detail::site where = {}) noexcept {
         take(model::detail::act::unlock, where);
         model::check(holder_ == model::detail::self() + 2, "a mutex is unlocked by the one who holds it");

@@ -1,0 +1,262 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Forks of a program whose threads charge and allocate. CUOTA_STRESS=<operations>: a fork for each 10'000, 1000 at most.
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/guard/budgeted.hpp>
+#include <cuota/guard/reclaimer.hpp>
+#include <cuota/guard/tracked.hpp>
+#include <cuota/guard/watch.hpp>
+#include <cuota/pool/frame.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/pool/step_plan.hpp>
+#include <cuota/resource/device_memory.hpp>
+#include <cuota/runtime/event.hpp>
+#include <cuota/runtime/stream.hpp>
+#include <cuota/simulator/simulator.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+#include "support/sanitizer.hpp"
+
+namespace simulator = cuota::simulator;
+using namespace cuota::literals;
+
+namespace {
+
+int forks() {
+    char const* const told = std::getenv("CUOTA_STRESS");
+    return told ? static_cast<int>(std::clamp(std::atoll(told) / 10'000, 1LL, 1000LL)) : 30;
+}
+
+// What a program has for as long as it runs.
+struct owners {
+    cuota::budget account{"program", 256_MiB};
+    cuota::scoped_pool pool{account};
+    cuota::stream stream{};
+    cuota::event event{stream};
+    cuota::reservation ahead = account.reserve(1_MiB, "ahead");
+    cuota::watch watched{account, {cuota::watch_level{0.5}}, 0.1, [](cuota::watch_event const&) {}};
+    cuota::reclaimer cache{account, "cache", [](std::size_t) { return std::size_t{0}; },
+                           [](std::size_t) { return std::size_t{0}; }};
+    cuota::frame frame = pool.frame();
+    cuota::step_plan plan{cuota::any_resource{pool}};
+    cuota::tracked<cuota::budgeted<cuota::device_memory>> tracked{
+        cuota::budgeted<cuota::device_memory>{account, cuota::device_memory{}}};
+    void* block = pool.allocate(stream, 100'000);
+    void* in_frame = frame.allocate(stream, 1'000);
+    void* direct = tracked.allocate(stream, 10'000);
+
+    void give_back() {
+        pool.deallocate(stream, block, 100'000);
+        frame.deallocate(stream, in_frame, 1'000);
+        tracked.deallocate(stream, direct, 10'000);
+    }
+};
+
+// Four threads that take and give back, and look, until it ends.
+class traffic {
+public:
+    explicit traffic(owners& of) {
+        for (std::thread& t : threads_)
+            t = std::thread{[this, &of] {
+                cuota::stream const s;
+                for (std::size_t i = 0; !stop_; ++i) {
+                    std::size_t const bytes = i % 3 == 0 ? 1'000 : 200'000;
+                    void* const p = of.pool.allocate(s, bytes);
+                    of.pool.deallocate(s, p, bytes);
+                    of.account.charge(64);
+                    of.account.refund(64);
+                    if (i % 16 == 0) (void)of.pool.stats(), (void)of.account.now();
+                    if (i % 64 == 0) of.tracked.deallocate(s, of.tracked.allocate(s, 512), 512);
+                    (void)cuota::tag::named("t" + std::to_string(i % 100));
+                    ++rounds_;
+                }
+            }};
+        while (rounds_ < 100) std::this_thread::yield();
+    }
+    traffic(traffic const&) = delete;
+    traffic& operator=(traffic const&) = delete;
+    ~traffic() {
+        stop_ = true;
+        for (std::thread& t : threads_) t.join();
+    }
+
+private:
+    std::atomic<bool> stop_ = false;
+    std::atomic<std::uint64_t> rounds_ = 0;
+    std::array<std::thread, 4> threads_;
+};
+
+// How a child ended that runs f and then, if it has not ended by itself, with status 0.
+template <class F>
+int status_of_child(F f) {
+    pid_t const child = ::fork();
+    if (child == 0) {
+        std::signal(SIGALRM, SIG_DFL);
+        ::alarm(30);  // ends what hangs
+        f();
+        ::_exit(0);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    return status;
+}
+
+template <class F>
+bool is_refused(F f) {
+    try {
+        f();
+    } catch (cuota::misuse const& e) {
+        return std::string{e.what()}.find("forked") != std::string::npos;
+    } catch (...) {}
+    return false;
+}
+
+}  // namespace
+
+TEST_CASE("a child that only calls exit ends, whatever its parent's threads do", "[pool][fork][stress]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    constexpr char const* name = "a child that only calls exit ends*";
+    if (!std::getenv("CUOTA_PLANTED")) {  // static owners are for a process of their own
+        int const status = status_of_child([&] {
+            ::alarm(0);
+            ::setenv("CUOTA_PLANTED", "1", 1);
+            ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+            ::execl("/proc/self/exe", "test-pool", name, "--out", "/dev/null", nullptr);
+            ::_exit(99);
+        });
+        REQUIRE(WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == 0);
+        return;
+    }
+    static owners all;
+    static thread_local std::optional<cuota::stream> of_thread{std::in_place};
+    int wrong = 0;
+    {
+        traffic const beside{all};
+        for (int i = 0; i != forks(); ++i) wrong += status_of_child([] { std::exit(0); }) != 0;
+    }
+    all.give_back();
+    std::exit(wrong == 0 ? 0 : 1);
+}
+
+TEST_CASE("in a child each owner ends, and makes no CUDA call and no report", "[pool][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const on;
+    std::optional<owners> all{std::in_place};
+    {
+        traffic const beside{*all};
+        for (int i = 0; i != 10; ++i) {
+            int const status = status_of_child([&] {
+                static std::atomic<int> reports = 0;
+                cuota::set_error_sink([](std::exception const&) { ++reports; });
+                auto const calls = simulator::calls();
+                all->give_back();
+                all.reset();
+                ::_exit(reports != 0 ? 2 : simulator::calls() != calls ? 3 : 0);
+            });
+            REQUIRE(WIFEXITED(status));
+            CHECK(WEXITSTATUS(status) == 0);
+        }
+    }
+    all->give_back();
+    all->stream.synchronize();
+}
+
+TEST_CASE("in a child requests of what its parent made are misuse that says so", "[pool][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const on;
+    owners all;
+    {
+        traffic const beside{all};
+        for (int i = 0; i != 10; ++i) {
+            int const status = status_of_child([&] {
+                static std::atomic<int> reports = 0;
+                cuota::set_error_sink([](std::exception const& e) {
+                    reports += std::string{e.what()}.find("forked") != std::string::npos;
+                });
+                int wrong = 0;
+                auto const refuse = [&](auto f) { wrong += !is_refused(f); };
+                refuse([&] { all.account.charge(64); });
+                refuse([&] { (void)all.account.held(); });
+                refuse([&] { (void)all.account.reserve(64); });
+                refuse([&] { (void)cuota::budget{"inside", 100, all.account}; });
+                refuse([&] { all.ahead.grow(64); });
+                refuse([&] { all.ahead.shrink(64); });
+                refuse([&] { (void)all.pool.allocate(all.stream, 1'000); });
+                refuse([&] { (void)all.pool.allocate(all.stream, 200'000); });
+                refuse([&] { (void)all.pool.stats_by_tag(); });
+                refuse([&] { (void)all.pool.frame().allocate(all.stream, 100); });
+                refuse([&] { all.pool.close(); });
+                refuse([&] { (void)all.frame.allocate(all.stream, 100); });
+                refuse([&] { (void)all.plan.begin(); });
+                refuse([&] { (void)all.tracked.allocate(all.stream, 100); });
+                refuse([&] { cuota::stream const s; });
+                refuse([&] { (void)cuota::device_memory{}.allocate_sync(100, 256); });
+                refuse([&] { all.stream.synchronize(); });
+                if (wrong != 0) ::_exit(wrong);
+                wrong += all.account.try_charge(64);  // what cannot throw reports, and returns nothing
+                wrong += all.account.room() != 0;
+                wrong += all.pool.stats().live_blocks != 0;
+                wrong += all.pool.largest_free() != 0;
+                wrong += all.pool.trim() != 0;
+                wrong += reports != 5;
+                if (wrong != 0) ::_exit(100 + wrong);
+                cuota::budget own{"child", 100};  // what it makes itself is its own
+                own.charge(60);
+                ::_exit(own.held() == 60 && own.try_charge(40) && !own.try_charge(1) ? 0 : 200);
+            });
+            REQUIRE(WIFEXITED(status));
+            CHECK(WEXITSTATUS(status) == 0);
+        }
+    }
+    all.give_back();
+    all.stream.synchronize();
+}
+
+TEST_CASE("a program may use CUDA in its child when it has not used it itself", "[pool][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    constexpr char const* name = "a program may use CUDA in its child*";
+    if (!std::getenv("CUOTA_PLANTED")) {
+        int const status = status_of_child([&] {
+            ::alarm(60);
+            ::setenv("CUOTA_PLANTED", "1", 1);
+            ::execl("/proc/self/exe", "test-pool", name, "--out", "/dev/null", nullptr);
+            ::_exit(99);
+        });
+        REQUIRE(WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == 0);
+        return;
+    }
+    cuota::budget of_parent{"parent", 100};
+    of_parent.charge(10);
+    int const status = status_of_child([] {
+        cuota::budget account{"child", 64_MiB};
+        {
+            cuota::scoped_pool pool{account};
+            cuota::stream const s;
+            pool.deallocate(s, pool.allocate(s, 100'000), 100'000);
+            s.synchronize();
+        }
+        ::_exit(account.held() == 0 ? 0 : 1);
+    });
+    of_parent.refund(10);
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 77);
+}

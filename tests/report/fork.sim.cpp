@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a program may have when it forks: every kind of owner ends in the child, by itself and by exit.
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cuota/buffer/async_copy.hpp>
+#include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/host_device.hpp>
+#include <cuota/buffer/pinned_buffer.hpp>
+#include <cuota/buffer/staging_ring.hpp>
+#include <cuota/core/bytes.hpp>
+#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/memory_source.hpp>
+#include <cuota/guard/fenced.hpp>
+#include <cuota/guard/measured.hpp>
+#include <cuota/pool/pool_step.hpp>
+#include <cuota/pool/scoped_pool.hpp>
+#include <cuota/pool/step_plan.hpp>
+#include <cuota/report/live_view.hpp>
+#include <cuota/report/recorded.hpp>
+#include <cuota/report/recorder.hpp>
+#include <cuota/report/refusal_log.hpp>
+#include <cuota/report/snapshot.hpp>
+#include <cuota/runtime/graph.hpp>
+#include <cuota/simulator/simulator.hpp>
+
+#include "support/catch.hpp"
+#include "support/machine.hpp"
+#include "support/sanitizer.hpp"
+
+namespace simulator = cuota::simulator;
+using namespace cuota::literals;
+
+namespace {
+
+struct owners {
+    explicit owners(std::FILE* to) : out{to} {}
+
+    std::FILE* out;
+    cuota::budget account{"program", 256_MiB};
+    cuota::scoped_pool pool{account};
+    cuota::recorder recorder{account};
+    cuota::live_view view{out,
+                          [this] { return cuota::snapshot_of(account); },
+                          {.plain = true, .interval = std::chrono::milliseconds{1}}};
+    cuota::refusal_log log{out};
+    cuota::stream home{};
+    cuota::stream other{};
+    cuota::device_buffer<float> weights{10'000, 1.0F, home, pool};
+    cuota::device_buffer<float> plain{1'000, 1.0F, home, cuota::device_memory{}};
+    std::optional<decltype(weights.read(other))> lease{weights.read(other)};
+    cuota::host_device<float> both{100, home, pool};
+    cuota::pinned_buffer<float> pinned{100, account};
+    cuota::staging_ring ring{2, 4096, account};
+    std::optional<cuota::staging_ring::fill_lease> slot{ring.acquire()};
+    cuota::pending_copy<float> coming{cuota::download(plain, home)};
+    cuota::graph_exec graph = cuota::capture(home, [this] {
+        cuota::device_buffer<float> const x{500, 0.0F, home, pool};
+    });
+    cuota::fenced<cuota::device_memory> fenced{};
+    cuota::device_buffer<float> in_fences{100, 1.0F, home, fenced};
+    cuota::measured<cuota::device_memory> measured{};
+    cuota::device_buffer<float> counted{100, 1.0F, home, measured};
+    cuota::recorded<cuota::device_memory> seen{cuota::device_memory{}, recorder};
+    cuota::device_buffer<float> on_record{100, 1.0F, home, seen};
+    cuota::step_plan plan{cuota::any_resource{pool}};
+    std::optional<cuota::step_scope> planned{plan.begin()};
+    cuota::device_buffer<float> in_plan{100, 1.0F, home, plan.resource()};
+    cuota::pool_step step = pool.begin_step();
+    cuota::batch_loader loader{cuota::memory_source{"m", std::vector<float>(400, 1.0F)},
+                               {.batch = 4, .workers = 2}};
+    std::optional<cuota::epoch_range> epoch{loader.epoch(0)};
+    std::optional<cuota::batch> batch{epoch->next()};
+};
+
+template <class F>
+int status_of_child(F f) {
+    pid_t const child = ::fork();
+    if (child == 0) {
+        std::signal(SIGALRM, SIG_DFL);
+        ::alarm(30);  // ends what hangs
+        f();
+        ::_exit(0);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    return status;
+}
+
+// Streams and buffers that come and go, and figures that are asked for.
+class traffic {
+public:
+    explicit traffic(owners& of)
+        : thread_{[this, &of] {
+              while (!stop_) {
+                  cuota::stream const s;
+                  cuota::device_buffer<float> const x{50'000, s, of.pool, cuota::no_init};
+                  (void)cuota::snapshot_of(of.account);
+                  ++rounds_;
+              }
+          }} {
+        while (rounds_ < 10) std::this_thread::yield();
+    }
+    traffic(traffic const&) = delete;
+    traffic& operator=(traffic const&) = delete;
+    ~traffic() {
+        stop_ = true;
+        thread_.join();
+    }
+
+private:
+    std::atomic<bool> stop_ = false;
+    std::atomic<int> rounds_ = 0;
+    std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("whatever a program has when it forks ends in the child without a CUDA call or a report",
+          "[report][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const on;
+    std::FILE* const out = std::tmpfile();
+    REQUIRE(out);
+    {
+        owners all{out};
+        traffic const beside{all};
+        for (int i = 0; i != 5; ++i) {
+            int const status = status_of_child([&] {
+                static std::atomic<int> reports = 0;
+                cuota::set_error_sink([](std::exception const& e) {
+                    std::fprintf(stderr, "in the child: %s\n", e.what());
+                    ++reports;
+                });
+                auto const calls = simulator::calls();
+                all.~owners();
+                ::_exit(reports != 0 ? 2 : simulator::calls() != calls ? 3 : 0);
+            });
+            REQUIRE(WIFEXITED(status));
+            CHECK(WEXITSTATUS(status) == 0);
+        }
+    }
+    std::fclose(out);
+}
+
+TEST_CASE("a child with every kind of static owner ends by exit", "[report][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    constexpr char const* name = "a child with every kind of static owner ends by exit";
+    if (!std::getenv("CUOTA_PLANTED")) {
+        int const status = status_of_child([&] {
+            ::alarm(0);
+            ::setenv("CUOTA_PLANTED", "1", 1);
+            ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+            ::execl("/proc/self/exe", "test-report", name, "--out", "/dev/null", nullptr);
+            ::_exit(99);
+        });
+        REQUIRE(WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == 0);
+        return;
+    }
+    static owners all{std::tmpfile()};
+    int wrong = 0;
+    {
+        traffic const beside{all};
+        for (int i = 0; i != 20; ++i) wrong += status_of_child([] { std::exit(0); }) != 0;
+    }
+    std::exit(wrong == 0 ? 0 : 1);
+}
