@@ -14,7 +14,7 @@ namespace cuota::inline v0::detail {
 
 /// The number of forks between the first process of the program that made an object of the library and this one. A child starts with
 /// one more than its parent, by a handler of pthread_atfork; a child of clone or vfork is not noticed.
-class process_number {
+class CUOTA_PROCESS_STATE process_number {
 public:
     /// Cost: a load.
     [[nodiscard]] static unsigned now() noexcept { return now_.load(std::memory_order_relaxed); }
@@ -48,7 +48,7 @@ private:
 };
 
 /// A function for the beginning of a child: begin(hook), in the order of the last one made. Never destroyed.
-class child_hook {
+class CUOTA_PROCESS_STATE child_hook {
 public:
     explicit child_hook(void (*begin)(child_hook&) noexcept) noexcept;
     child_hook(child_hook const&) = delete;

@@ -160,6 +160,7 @@ template <class Call>
 #if CUOTA_DEFINE_MEMORY
 
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/resource/resource.hpp>
@@ -200,7 +201,7 @@ CUOTA_INLINE shared<idle_holder> idle_round::next(std::size_t missing) noexcept 
 }
 
 struct idle_registry::shelf {
-    std::mutex guard;
+    process_lock guard;
     dynamic_array<std::pair<memory_origin, idle_holder*>> holders;  // each leaves before it dies
 };
 

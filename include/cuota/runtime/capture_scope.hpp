@@ -21,6 +21,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/locked_region.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/core/thread_record.hpp>
@@ -167,7 +168,7 @@ public:
 private:
     void publish() noexcept { count_.store(streams_.size(), std::memory_order_seq_cst); }
 
-    std::mutex guard_;
+    process_lock guard_;
     dynamic_array<captured_stream> streams_;
     static inline constinit std::atomic<std::size_t> count_ = 0;
     static inline constinit std::atomic<std::uint64_t> begun_ = 0;

@@ -289,6 +289,7 @@ private:
 #include <atomic>
 
 #include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/capture_scope.hpp>
@@ -329,7 +330,7 @@ struct default_streams {
             forever() noexcept : all{} {}
             ~forever() {}
             struct {
-                std::mutex guard;
+                process_lock guard;
                 default_streams streams;
             } all;
         };
