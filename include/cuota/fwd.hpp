@@ -180,6 +180,7 @@ struct device_transform;
 struct loader_options;
 struct loader_plan;
 struct loader_state;
+struct loader_read;
 struct loader_stats;
 class progress_line;
 class batch;

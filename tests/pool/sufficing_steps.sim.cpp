@@ -146,7 +146,7 @@ struct tally {
 }  // namespace
 
 TEST_CASE("a step that is said to suffice does, when it is followed alone", "[pool][sufficing_steps]") {
-    char const* const asked = std::getenv("CUOTA_LONG_STEPS");
+    char const* const asked = std::getenv("CUOTA_SUFFICING");
     unsigned const programs = asked ? static_cast<unsigned>(std::strtoul(asked, nullptr, 10)) : 300;
     tally of[5];
     std::size_t refusals = 0;

@@ -143,7 +143,7 @@ TEST_CASE("options that mean nothing are refused by name", "[report][diagnosis]"
                        "diagnosis_options::leak_steps is 0"));
     CHECK(support::has(refused([](diagnosis_options& o) { o.churn_steps = 0; }), "churn_steps is 0"));
     CHECK(support::has(refused([](diagnosis_options& o) { o.idle_steps = 0; }), "idle_steps is 0"));
-    CHECK(support::has(refused([](diagnosis_options& o) { o.peak_share = -1; }), "peak_share is -1.0"));
+    CHECK(support::has(refused([](diagnosis_options& o) { o.peak_share = -1; }), "peak_share is -1"));
     CHECK(support::has(
         refused([](diagnosis_options& o) { o.budget_share = std::numeric_limits<double>::quiet_NaN(); }),
         "budget_share is "));

@@ -431,7 +431,7 @@ CUOTA_INLINE bool ledger_node::surely_lacks(std::size_t need, std::size_t grante
 }
 
 CUOTA_INLINE budget_facts ledger_node::facts_with(std::size_t held) const {
-    return {name_, limit_, held, peak_, prepaid_, settled_};
+    return {name_, limit_, held, peak_, prepaid_, settled_, coming_};
 }
 
 CUOTA_INLINE std::size_t ledger_node::room_here() const noexcept {

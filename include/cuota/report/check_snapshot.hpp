@@ -81,7 +81,7 @@ private:
 
 /// Throws: misuse that names the first figures that cannot be of one moment, with their numbers:
 ///
-/// budgets  peak >= held; held <= limit, but of roots, whose limit follows what other programs leave of a device; what
+/// budgets  peak >= held, less what is coming; held <= limit, but of roots, whose limit follows what other programs leave of a device; what
 ///          children hold is held by their parent, a reservation's limit as a whole; parents stand before children,
 ///          at the depth above.
 /// pools    requested <= allocated <= active <= reserved, and so their peaks; each peak >= its figure; the sums over the
@@ -136,7 +136,8 @@ CUOTA_INLINE void snapshot_check::check_budgets() const {
         budget_entry const& e = all_.budgets[i];
         budget_facts const& b = e.facts;
         check_place_in_tree(e, i);
-        if (b.peak < b.held) fail("budget", b.name, "peak", b.peak, "held", b.held);
+        if (b.peak < b.held - std::min(b.held, b.coming))
+            fail("budget", b.name, "peak", b.peak, "held", b.held);
         // A root's limit may have been lowered: a device's moves with what other programs take.
         if (e.parent && b.held > b.limit) fail("budget", b.name, "held", b.held, "its limit", b.limit);
         if (below[i] > b.held) fail("budget", b.name, "held", b.held, "what its children hold", below[i]);
