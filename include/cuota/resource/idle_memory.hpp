@@ -119,7 +119,8 @@ private:
 ///     2  pools and loaders of the same origin, of every budget, are asked for what is missing
 ///     3  the program's own caches are asked for it (a reclaimer does not tell of what memory it is), and then pools again
 ///
-/// Nobody is asked in a call that gives back memory (`reclaiming`). In a capture by `capture` of any thread nothing is waited for.
+/// Nobody is asked in a call that gives back memory (`reclaiming`). Frees by `async_memory` on streams that are not
+/// captured are waited for, and those of other code are not: a wait for the whole device would spoil the captures of others.
 /// Threads: one at a time. Cost: calls of the driver, and a wait for the device where its default pool has memory that is not in use.
 class driver_relief {
 public:
@@ -254,10 +255,9 @@ CUOTA_INLINE bool driver_relief::take(measure next, std::size_t bytes) {
 CUOTA_INLINE bool driver_relief::trim() {
     if (from_.is_host()) return false;
     device const where = from_.where();
-    // Not ours, but kept ready or not free yet. A capture that is not ours would be spoilt by the wait, and cannot be seen; so
-    // nobody waits where nothing was freed.
+    // Not ours, but kept ready or not free yet.
     if (rt::in_default_pool(where).reserved <= taken_from_pool_of(where).load()) return false;
-    if (!captured_streams::are_any()) where.synchronize();
+    (void)async_frees::wait(where);
     rt::trim_default_pool(where);
     return true;
 }

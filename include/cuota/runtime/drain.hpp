@@ -64,7 +64,7 @@ CUOTA_INLINE void refuse_captured(stream_ref s, char const* what, char const* in
 namespace detail {
 
 bool is_foreign_misuse(stream_ref s, char const* what, char const* instead) noexcept;
-bool drain_device(device on) noexcept;
+bool drain_device(device on, bool by_legacy_stream) noexcept;
 bool drain_outside_foreign_capture(stream_ref s) noexcept;
 
 // Reports misuse, which says what was not done.
@@ -80,15 +80,15 @@ CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* 
     return is_foreign;
 }
 
-// For a default stream of another thread. The legacy stream waits for the default streams of all threads, but perhaps not for those of
-// threads that have ended; a device cannot be waited for while a stream of it is captured.
-[[gnu::noinline]] CUOTA_INLINE bool drain_device(device on) noexcept {
+// By its legacy stream, which waits for the default streams of all threads that are alive, and of which the wait spoils no capture but one of
+// a stream that waits for the legacy stream; or with all streams, which spoils every capture on the device.
+[[gnu::noinline]] CUOTA_INLINE bool drain_device(device on, bool by_legacy_stream) noexcept {
     bool is_done = false;
     report_failure_of([&] {
         device_scope const here{on};
         beside_capture const beside;
         is_done =
-            cuota::detail::captured_streams::are_any()
+            by_legacy_stream || cuota::detail::captured_streams::are_any()
                 ? give_back("cudaStreamSynchronize", [] { return cudaStreamSynchronize(cudaStreamLegacy); })
                 : give_back("cudaDeviceSynchronize", [] { return cudaDeviceSynchronize(); });
     });
@@ -107,14 +107,14 @@ CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
         });
     if (is_over) return cuota::detail::capture_of(s) == nullptr;
     if (!s.is_reachable()) [[unlikely]]
-        return drain_device(s.device());
+        return drain_device(s.device(), s.has_live_thread());
     bool is_done = false;
     report_failure_of([&] {
         cuota::detail::on_device_of const here{s};
         beside_capture const beside;
-        is_done =
-            give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); }) ||
-            drain_device(device::current());  // the stream may have been destroyed, and its work still run
+        is_done = give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); }) ||
+                  drain_device(device::current(),
+                               false);  // the stream may have been destroyed, and its work still run
     });
     return is_done;
 }

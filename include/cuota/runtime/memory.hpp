@@ -133,6 +133,7 @@ CUOTA_INLINE bool async_free(void* p, stream_ref s) noexcept {
     bool is_freed = false;
     report_failure_of([&] {
         cuota::detail::on_device_of const here{s};
+        cuota::detail::async_frees::note(s);
         is_freed = give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
     });
     return is_freed;

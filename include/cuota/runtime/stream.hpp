@@ -4,6 +4,7 @@
 /// Streams: an owner, a reference, and a share that keeps the stream alive for a release to come.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,6 +18,7 @@
 namespace cuota::inline v0 {
 
 class event;
+class stream_ref;
 
 namespace detail {
 
@@ -38,8 +40,10 @@ struct stream_state final : ref_counted {
     cudaStream_t native;
     std::uint64_t id;
     device home;
-    host_thread
-        thread;  ///< of cudaStreamPerThread: the only thread whose handle names this stream; else number 0
+    /// Of cudaStreamPerThread: the only thread whose handle names this stream; else number 0.
+    host_thread thread;
+    std::atomic<bool> thread_has_ended = false;
+    std::atomic<bool> has_async_frees = false;  // is in async_frees
 };
 
 /// True for the handles that name another stream on another device (0, cudaStreamLegacy) or in another thread as well
@@ -54,6 +58,22 @@ struct stream_state final : ref_counted {
 std::uint64_t id_of(cudaStream_t native);
 
 class on_device_of;
+
+/// The streams on which memory was freed by cudaFreeAsync, whose work before that may still run. Only those of `stream`: a native handle
+/// may be destroyed at any time. Threads: any.
+class CUOTA_PROCESS_STATE async_frees {
+public:
+    /// Cost: a load, and a lock for the first time. Without host memory for an entry nothing is remembered.
+    static void note(stream_ref s) noexcept;
+    /// Waits on the host for those of a device, but none that is captured: a capture is not spoiled. Returns whether there were any.
+    static bool wait(device where) noexcept;
+    /// The stream ends.
+    static void leave(stream_state& s) noexcept;
+
+private:
+    struct streams;
+    [[nodiscard]] static streams& all() noexcept;
+};
 
 }  // namespace detail
 
@@ -114,6 +134,8 @@ public:
     }
     /// False for cudaStreamPerThread as another thread remembered it: the calling thread has no handle for that stream.
     [[nodiscard]] bool is_reachable() const noexcept;
+    /// False for cudaStreamPerThread of a thread that has ended; its work may still run.
+    [[nodiscard]] bool has_live_thread() const noexcept;
     /// Throws misuse, which names both threads, unless it is reachable.
     void refuse_elsewhere(place where = {}) const;
 
@@ -128,6 +150,7 @@ private:
     friend class stream;
     friend class stream_share;
     friend class detail::on_device_of;
+    friend class detail::async_frees;
     explicit stream_ref(detail::stream_state& state) noexcept
         : word_{reinterpret_cast<std::uintptr_t>(&state) | owned} {}
 
@@ -342,7 +365,10 @@ struct default_streams {
     CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> per_thread(device where) {
         static constinit thread_local bool has_ended = false;
         struct until_thread_end : default_streams {
-            ~until_thread_end() { has_ended = true; }
+            ~until_thread_end() {
+                has_ended = true;
+                for (shared<stream_state> const& s : named) s->thread_has_ended = true;
+            }
         };
         if (has_ended) return fresh(cudaStreamPerThread, where, host_thread::current());
         static thread_local until_thread_end mine;
@@ -358,6 +384,7 @@ CUOTA_INLINE shared<stream_state> default_stream(cudaStream_t native) {
 
 CUOTA_INLINE stream_state::~stream_state() {
     if (is_default_handle(native)) return;
+    if (has_async_frees.load(std::memory_order_relaxed)) async_frees::leave(*this);
     rt::beside_capture const beside;
     // Returns at once; what is enqueued still runs.
     rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
@@ -442,6 +469,10 @@ CUOTA_INLINE bool stream_ref::is_reachable() const noexcept {
     return thread == 0 || thread == detail::host_thread::current().number;
 }
 
+CUOTA_INLINE bool stream_ref::has_live_thread() const noexcept {
+    return !is_remembered_default() || !state().thread_has_ended.load(std::memory_order_acquire);
+}
+
 CUOTA_INLINE void stream_ref::refuse_elsewhere(place where) const {
     if (is_reachable()) return;
     detail::throw_misuse(
@@ -472,7 +503,9 @@ CUOTA_INLINE void stream_share::keep_default() noexcept {
 CUOTA_INLINE void stream_share::remember_default() noexcept {
     union forever {  // reached by no thread: who waits for it waits for the device
         forever() noexcept
-            : state{cudaStreamPerThread, ~std::uint64_t{0}, cuota::device{0}, {~std::uint64_t{0}, 0}} {}
+            : state{cudaStreamPerThread, ~std::uint64_t{0}, cuota::device{0}, {~std::uint64_t{0}, 0}} {
+            state.thread_has_ended = true;
+        }
         ~forever() {}
         detail::stream_state state;
     };
@@ -499,6 +532,58 @@ CUOTA_INLINE stream_share::~stream_share() {
 }  // namespace cuota::inline v0
 
 namespace cuota::inline v0::detail {
+
+struct async_frees::streams {
+    process_lock guard;
+    dynamic_array<stream_state*> noted;  // each leaves before it dies
+};
+
+CUOTA_INLINE auto async_frees::all() noexcept -> streams& {
+    union forever {
+        forever() noexcept : kept{} {}
+        ~forever() {}
+        streams kept;
+    };
+    static forever one;
+    return one.kept;
+}
+
+CUOTA_INLINE void async_frees::note(stream_ref s) noexcept {
+    if (!s.is_owned() || s.state().has_async_frees.load(std::memory_order_relaxed)) return;
+    try {
+        region_lock const lock{all().guard};
+        if (s.state().has_async_frees.exchange(true, std::memory_order_relaxed)) return;
+        all().noted.push_back(&s.state());
+    } catch (...) { s.state().has_async_frees.store(false, std::memory_order_relaxed); }
+}
+
+CUOTA_INLINE bool async_frees::wait(device where) noexcept {
+    dynamic_array<shared<stream_state>> waited;
+    report_failure_of([&] {
+        region_lock const lock{all().guard};
+        waited.reserve(all().noted.size());
+        all().noted.erase_if([&](stream_state* s) {
+            if (s->home != where || !s->try_add_owner()) return false;
+            waited.push_back(shared<stream_state>::adopt(s));
+            s->has_async_frees.store(false, std::memory_order_relaxed);
+            return true;
+        });
+    });
+    bool were_any = false;
+    for (shared<stream_state> const& s : waited)
+        report_failure_of([&] {
+            stream_ref const one{*s};
+            if (is_captured(one) || foreign_capture_of(one) != 0) return note(one);
+            were_any = true;
+            one.synchronize();
+        });
+    return were_any;
+}
+
+CUOTA_INLINE void async_frees::leave(stream_state& s) noexcept {
+    region_lock const lock{all().guard};
+    all().noted.erase_if([&](stream_state* known) { return known == &s; });
+}
 
 CUOTA_INLINE void on_device_of::enter(stream_ref s, place where) {
     s.refuse_elsewhere(where);
