@@ -40,7 +40,8 @@ struct budget_facts {
     std::size_t peak = 0;     ///< the most that was held, since the last reset_peak
     bool is_prepaid = false;  ///< a reservation's: its limit was charged to its parent, and is only grown
     bool has_ended = false;   ///< a reservation's that is over: nothing can be charged to it any more
-    std::size_t coming = 0;   ///< of what is held: for memory that has not come yet, so that it is no part of the peak
+    std::size_t coming =
+        0;  ///< of what is held: for memory that has not come yet, so that it is no part of the peak
 
     /// What it can still be charged; 0 where a lowered limit lies below what is held.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }

@@ -32,6 +32,8 @@ struct thread_registry {
 
     [[nodiscard]] thread_record* enter() noexcept;
     void leave(thread_record* record) noexcept;
+    /// In a forked child.
+    static void begin_child() noexcept;
 };
 
 /// While one lives, the calling thread has no record: what it owns it does not use without the lock. One at a time.
@@ -92,20 +94,25 @@ void see_section_end(thread_record const& other) noexcept;
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE thread_registry& thread_registry::instance() noexcept {
-    union forever {  // threads outlive statics
-        forever() noexcept : all{} {}
-        ~forever() {}
-        thread_registry all;
-    };
-    static forever kept;
     // Records of threads that are not there are not given out again: what they own would be taken for the new thread's.
-    static child_hook& hook = *new child_hook{[](child_hook&) noexcept {
-        ::new (&kept.all.guard) mutex;
-        kept.all.free = nullptr;
-        this_thread_record() = nullptr;
-    }};
-    (void)hook;
-    return kept.all;
+    struct hooked {
+        thread_registry all;
+        child_hook hook{[](child_hook&) noexcept { begin_child(); }};
+    };
+    union forever {  // threads outlive statics
+        forever() noexcept : kept{} {}
+        ~forever() {}
+        hooked kept;
+    };
+    static forever one;
+    return one.kept.all;
+}
+
+CUOTA_INLINE void thread_registry::begin_child() noexcept {
+    thread_registry& all = instance();
+    ::new (&all.guard) mutex;
+    all.free = nullptr;
+    this_thread_record() = nullptr;
 }
 
 CUOTA_INLINE thread_record* thread_registry::enter() noexcept {

@@ -207,8 +207,13 @@ struct idle_registry::shelf {
 };
 
 CUOTA_INLINE idle_registry::shelf& idle_registry::all() noexcept {
-    static shelf& one = *new shelf;  // never destroyed: static pools leave until the very end
-    return one;
+    union forever {  // static pools leave until the very end
+        forever() noexcept : kept{} {}
+        ~forever() {}
+        shelf kept;
+    };
+    static forever one;
+    return one.kept;
 }
 
 CUOTA_INLINE void idle_registry::join(memory_origin from, idle_holder& who) {

@@ -168,7 +168,7 @@ public:
 private:
     void publish() noexcept { count_.store(streams_.size(), std::memory_order_seq_cst); }
 
-    process_lock guard_;
+    std::mutex guard_;
     dynamic_array<captured_stream> streams_;
     static inline constinit std::atomic<std::size_t> count_ = 0;
     static inline constinit std::atomic<std::uint64_t> begun_ = 0;
@@ -223,18 +223,20 @@ CUOTA_INLINE capture_scope*& capture_scope::current() noexcept {
 }
 
 CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
-    union forever {  // streams outlive statics
-        forever() noexcept : streams{} {}
-        ~forever() {}
+    struct hooked {
         captured_streams streams;
+        child_hook hook{[](child_hook&) noexcept {
+            ::new (&all()) captured_streams;  // what was captured is the parent's
+            count_.store(0, std::memory_order_relaxed);
+        }};
     };
-    static forever kept;
-    static child_hook& hook = *new child_hook{[](child_hook&) noexcept {
-        ::new (&kept.streams) captured_streams;  // what was captured is the parent's
-        count_.store(0, std::memory_order_relaxed);
-    }};
-    (void)hook;
-    return kept.streams;
+    union forever {  // streams outlive statics
+        forever() noexcept : kept{} {}
+        ~forever() {}
+        hooked kept;
+    };
+    static forever one;
+    return one.kept.streams;
 }
 
 CUOTA_INLINE void captured_streams::leave(std::span<std::uint64_t const> ids) noexcept {
