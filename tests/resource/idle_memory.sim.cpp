@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include <cuota/runtime/graph.hpp>
 
 #include "support/catch.hpp"
+#include "support/foreign_capture.hpp"
 #include "support/machine.hpp"
 #include "support/thrown.hpp"
 #include "support/words.hpp"
@@ -105,6 +107,26 @@ TEST_CASE("a free that its stream has not come to is waited for", "[resource][id
         pooled.deallocate(s, p, 60_MiB);
         takes_what_lies_idle<cuota::device_memory>(70_MiB);
     }
+}
+
+TEST_CASE("the wait for frees leaves captures of others intact", "[resource][idle_memory][foreign_capture]") {
+    support::machine const sim{{1, 80_MiB}};
+    cuota::async_memory pooled;
+    std::optional<cuota::stream> s{std::in_place};
+    support::native_stream const captured;
+    cuota::simulator::set_jitter(1, std::chrono::milliseconds{20});
+    void* const p = pooled.allocate(*s, 60_MiB);
+    REQUIRE(cudaMemsetAsync(p, 1, 60_MiB, s->get()) == cudaSuccess);
+    pooled.deallocate(*s, p, 60_MiB);
+    auto const mode = GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeRelaxed);
+    support::foreign_capture capture{captured, mode};
+
+    takes_what_lies_idle<cuota::device_memory>(70_MiB);
+    pooled.deallocate(*s, pooled.allocate(*s, 1_MiB), 1_MiB);
+    s.reset();  // leaves nothing behind that a later wait would touch
+    CHECK_THROWS_AS(takes_what_lies_idle<cuota::device_memory>(90_MiB), cuota::out_of_memory);
+
+    support::native_graph const graph{capture.end()};
 }
 
 TEST_CASE("nobody waits for a free in a capture of the program's", "[resource][idle_memory]") {
