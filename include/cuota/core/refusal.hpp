@@ -114,6 +114,7 @@ struct refusal {
 #if CUOTA_DEFINE_MEMORY
 
 #include <cuota/core/std_parts.hpp>
+#include <cuota/core/text.hpp>
 
 namespace cuota::inline v0 {
 

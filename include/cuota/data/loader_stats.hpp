@@ -107,6 +107,8 @@ namespace detail {
 #include <cmath>
 #include <cstdio>
 
+#include <cuota/core/message.hpp>
+
 namespace cuota::inline v0 {
 
 CUOTA_INLINE loader_stage loader_stats::bottleneck() const noexcept {

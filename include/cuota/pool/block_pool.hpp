@@ -317,6 +317,7 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <cuota/guard/stakeholder.hpp>
 #include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0::detail {

@@ -10,6 +10,7 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/resource/host_pages.hpp>
+#include <cuota/resource/idle_memory.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/memory.hpp>
