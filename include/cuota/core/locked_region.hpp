@@ -114,7 +114,7 @@ struct locked_region::report {
 
 // An exception that is being handled is kept as it is, type included: rethrowing it refers to the same object.
 [[nodiscard]] CUOTA_INLINE std::exception_ptr as_pointer_to(std::exception const& error) {
-    if (std::exception_ptr const handled = std::current_exception()) {
+    if (std::exception_ptr handled = std::current_exception()) {
         try {
             std::rethrow_exception(handled);
         } catch (std::exception const& same) {
