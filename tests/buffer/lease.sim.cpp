@@ -676,13 +676,9 @@ TEST_CASE("a lease from before a capture cannot be used in it", "[buffer][lease]
     cuota::stream const s;
     words some{count, 1u, s, pool};
     auto const refused = [&](auto const& before) {
-        std::string text;
-        CHECK_THROWS_AS(cuota::capture(s,
-                                       [&] {
-                                           text = misuse_of([&] { (void)before.span(); });
-                                           (void)cuota::device_span<support::word const>{before};
-                                       }),
-                        cuota::misuse);
+        std::string const text = misuse_of(
+            [&] { (void)cuota::capture(s, [&] { (void)cuota::device_span<support::word const>{before}; }); });
+        CHECK_THROWS_AS(cuota::capture(s, [&] { (void)before.span(); }), cuota::misuse);
         return support::has(text, "borrow the buffer in the capture");
     };
     CHECK(refused(some.write(s)));

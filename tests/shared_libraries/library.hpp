@@ -21,7 +21,6 @@ struct library_calls {
     void (*step)(cuota::scoped_pool& pool, cuota::stream_ref s, cuota::device_buffer<float>& x);
     /// Throws: as budget::charge. Refunds at once.
     void (*charge)(cuota::budget& account, std::size_t bytes);
-    /// Throws: as span.
     std::size_t (*size_of)(cuota::lease<float const> const& lease);
     std::uint64_t (*id_of_default_stream)();
     bool (*is_captured)(cuota::stream_ref s);

@@ -65,10 +65,10 @@ void use_one_state(library_calls const& library) {
     cuota::device_buffer<float> x{count, 1.0f, s, pool, "x"};
     auto const before = x.read(s);
     bool is_captured = false;
-    std::string refused;
+    std::string const refused =
+        misuse_of([&] { (void)cuota::capture(s, [&] { (void)library.size_of(before); }); });
     cuota::graph_exec graph = cuota::capture(s, [&] {
         is_captured = library.is_captured(s);
-        refused = misuse_of([&] { (void)library.size_of(before); });
         library.step(pool, s, x);
     });
     check(is_captured, "the library knows of the program's capture");

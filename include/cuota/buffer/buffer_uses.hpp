@@ -32,11 +32,6 @@ public:
         return made_for(home());
     }
     [[nodiscard]] stream_uses& of_host_memory();
-    /// The home stream was given work to write, by no use; as stream_uses::wrote_at_home. Throws: as `of`, misuse.
-    template <class Home>
-    void wrote_at_home(Home const& home) {
-        wrote_at_home(of(home));
-    }
     /// Null when there were none.
     [[nodiscard]] stream_uses* if_any() const noexcept { return made_.load(std::memory_order_acquire); }
     /// The buffer ends.
@@ -52,7 +47,6 @@ public:
 
 private:
     [[nodiscard]] stream_uses& made_for(stream_ref home);
-    static void wrote_at_home(stream_uses& mine);
     // Of two threads that come first, one keeps what it made.
     [[nodiscard]] stream_uses& keep(sole<stream_uses> fresh) noexcept;
 
@@ -71,8 +65,6 @@ CUOTA_INLINE buffer_uses& buffer_uses::operator=(buffer_uses&& other) noexcept {
     made_.store(other.take(), std::memory_order_relaxed);
     return *this;
 }
-
-CUOTA_INLINE void buffer_uses::wrote_at_home(stream_uses& mine) { mine.wrote_at_home(); }
 
 CUOTA_INLINE void buffer_uses::end_at_home(stream_uses& taken) noexcept { taken.end_at_home(); }
 

@@ -120,8 +120,8 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///          Where the home is cudaStreamPerThread, threads other than its own have no handle for it: they may use and end the buffer,
 ///          on streams of their own, but not borrow on home().
 /// Cost:    one request of the resource, one return, and a fill where one is asked for; no host wait, but by host elements.
-///          The first lease takes a little heap memory. At home on cudaStreamPerThread each use leaves an event; the end in another
-///          thread waits on the host for all uses. A cuota::stream needs neither.
+///          The first lease takes a little heap memory. At home on cudaStreamPerThread each use leaves an event; the first use in
+///          another thread, if its own has not used the buffer by a lease, and the end in another thread wait on the host. A cuota::stream needs neither.
 /// Example: examples/first.cpp, examples/one_budget.cpp
 template <class T>
 class device_buffer {
@@ -142,22 +142,18 @@ public:
                   place where = place::here())
         : device_buffer{count, home, memory, no_init, name, where} {
         rt::fill_bytes(data(), 0, bytes(), home, where);
-        wrote_at_home();
     }
     /// count copies of value.
     device_buffer(element_count count, T const& value, stream_ref home, resource_ref const& memory,
                   tag name = {}, place where = place::here())
         : device_buffer{count, home, memory, no_init, name, where} {
         detail::fill<T>(data(), size(), value, home, where);
-        wrote_at_home();
     }
     /// count elements of whatever the memory held before.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, no_init_t, tag name = {},
                   place where = place::here())
         : block_{home, memory, detail::bytes_of(count, label_for<T>(name, where)), label_for<T>(name, where)},
-          name_{name} {
-        wrote_at_home();  // work that the memory's former user enqueued there may still run
-    }
+          name_{name} {}
     /// A copy of host elements: of a vector, an array, a span. Waits for the copy: the host's memory is free to change or
     /// go at return.
     device_buffer(std::span<T const> host, stream_ref home, resource_ref const& memory, tag name = {},
@@ -276,7 +272,6 @@ public:
         device_buffer copy{size(), s, block_.memory(), no_init, name, where};
         lease<T const> const mine = detail::leases_for_copies::read(*this, s, where);
         rt::copy_on_device(copy.data(), data(), bytes(), s, where);
-        copy.wrote_at_home();
         return copy;
     }
 
@@ -288,7 +283,6 @@ public:
         device_buffer next = resized(count, name, where);
         if (count > size())
             rt::fill_bytes(next.data() + size(), 0, (count - size()) * sizeof(T), home(), where);
-        next.wrote_at_home();
         replace_by(std::move(next));
     }
     /// New elements are copies of value. A text is a name. Throws: as resize.
@@ -298,7 +292,6 @@ public:
         if (count == size()) return;
         device_buffer next = resized(count, name, where);
         if (count > size()) detail::fill<T>(next.data() + size(), count - size(), value, home(), where);
-        next.wrote_at_home();
         replace_by(std::move(next));
     }
     /// New elements are whatever the memory held before. Throws: as resize.
@@ -337,11 +330,6 @@ private:
     [[nodiscard]] detail::stream_uses& uses() const {
         return uses_.of([this] { return home(); });
     }
-    // Nobody but its own thread can mark a default stream, so that is done at once; for others a comparison.
-    void wrote_at_home() const {
-        if (home().is_of_one_thread()) [[unlikely]]
-            uses_.wrote_at_home([this] { return home(); });
-    }
     void end_uses() noexcept {
         if (auto* const uses = uses_.take()) [[unlikely]]
             uses_.end_at_home(*uses);
@@ -353,7 +341,6 @@ private:
         device_buffer next{count, home(), block_.memory(), no_init, or_mine(name), where};
         lease<T const> const mine = read(home(), where);
         rt::copy_on_device(next.data(), data(), std::min(bytes(), next.bytes()), home(), where);
-        next.wrote_at_home();
         return next;
     }
     [[nodiscard]] tag or_mine(tag name) const noexcept { return name.is_empty() ? name_ : name; }

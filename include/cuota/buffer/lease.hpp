@@ -51,11 +51,11 @@ public:
     borrowing& operator=(borrowing&&) = delete;
     ~borrowing();
 
-    /// Throws misuse in a `capture` by this thread which began after the use did: the graph would not know of the use.
+    /// In a `capture` by this thread which began after the use did, that fails with misuse: its graph would not know of the use.
     /// Cost: a load. A thread that captures has no record.
-    CUOTA_ALWAYS_INLINE void refuse_from_before_capture() const {
+    CUOTA_ALWAYS_INLINE void tell_capture() const noexcept {
         if (!this_thread_record()) [[unlikely]]
-            compare_with_capture();
+            compare_with_capture(began_in_capture_);
     }
 
 private:
@@ -68,7 +68,8 @@ private:
         std::uint64_t number, checked;
         bool is_in_capture;
     };
-    void compare_with_capture() const;
+    // By value: the address of a lease that is a temporary stays unknown, and its members in registers.
+    static void compare_with_capture(bool began_in_capture) noexcept;
     CUOTA_ALWAYS_INLINE [[nodiscard]] static bool begins_first(stream_uses& of, stream_ref s, bool writes,
                                                                place where) noexcept;
     // `writes` is no argument: all others go in registers.
@@ -111,13 +112,14 @@ public:
     lease(lease&& other) noexcept : use_{std::move(other.use_)}, span_{std::exchange(other.span_, {})} {}
     lease& operator=(lease&&) = delete;  // a lease is for one piece of work: make another
 
-    /// For the kernel; valid as long as the lease. Throws: as span.
-    operator device_span<T>() const { return span(); }
+    /// For the kernel; valid as long as the lease. In a capture as span.
+    operator device_span<T>() const noexcept { return span(); }
     /// Read only.
-    operator device_span<T const>() const requires(!std::is_const_v<T>) { return span(); }
-    /// As long as the lease. Throws: misuse in a `capture` that began after the lease: borrow in the capture.
-    [[nodiscard]] device_span<T> span() const& {
-        use_.refuse_from_before_capture();
+    operator device_span<T const>() const noexcept requires(!std::is_const_v<T>) { return span(); }
+    /// As long as the lease. In a `capture` that began after the lease this makes the capture throw misuse at its end: borrow in the
+    /// capture.
+    [[nodiscard]] device_span<T> span() const& noexcept {
+        use_.tell_capture();
         return span_;
     }
     [[nodiscard]] device_span<T> span() && = delete;  // the lease would end before the span is used
@@ -175,6 +177,7 @@ struct leases_for_copies {
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <exception>
 #include <string>
 
 #include <cuota/buffer/captured_uses.hpp>
@@ -228,11 +231,14 @@ CUOTA_INLINE auto borrowing::begin(stream_uses& of, stream_ref s, bool writes, p
     return {&in, number, rt::tell_borrowed(s, at, bytes, writes), capture_scope::here() != nullptr};
 }
 
-[[gnu::noinline]] CUOTA_INLINE void borrowing::compare_with_capture() const {
-    if (capture_scope::here() && !began_in_capture_)
-        throw_misuse("a lease that began before a capture was used in it, so the graph would not know of "
-                     "that use: borrow the buffer "
-                     "in the capture");
+[[gnu::noinline]] CUOTA_INLINE void borrowing::compare_with_capture(bool began_in_capture) noexcept {
+    capture_scope* const scope = capture_scope::here();
+    if (!scope || began_in_capture) return;
+    try {
+        throw_misuse(
+            "a lease that began before a capture was used in it, so the graph would not know of that use: "
+            "borrow the buffer in the capture");
+    } catch (...) { scope->fail(std::current_exception()); }
 }
 
 [[gnu::noinline]] CUOTA_INLINE void borrowing::end(stream_uses& of, std::uint64_t number,

@@ -72,6 +72,7 @@ static_assert(sizeof(owned_block) <= 40);
 #include <cuota/pool/graph_blocks.hpp>
 #include <cuota/pool/pool_resource.hpp>
 #include <cuota/runtime/capture_scope.hpp>
+#include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -102,10 +103,13 @@ private:
     std::optional<stream_share> last_;  // that the graph was launched on
 };
 
-/// Deallocates on a remembered stream. When that is the default stream of another thread, nothing can be enqueued there: the bytes are
-/// deallocated as those that no stream uses, so all uses must be over. The buffer's uses have seen to that.
+/// Deallocates on a remembered stream. When that is the default stream of another thread, nothing can be enqueued there: the host waits for
+/// the stream, and the bytes are deallocated as those that no stream uses.
 CUOTA_INLINE void deallocate_on(any_resource& memory, stream_ref home, void* at, std::size_t bytes) noexcept {
-    if (!home.is_reachable()) return memory.deallocate_sync(at, bytes);
+    if (!home.is_reachable()) [[unlikely]] {
+        (void)rt::drain(home);
+        return memory.deallocate_sync(at, bytes);
+    }
     std::optional<on_device_of> here;
     report_failure_of([&] { here.emplace(home); });
     memory.deallocate(home, at, bytes);
@@ -159,6 +163,7 @@ CUOTA_INLINE owned_block::~owned_block() {
 
 [[gnu::noinline]] CUOTA_INLINE void owned_block::take(stream_ref home, any_resource const& memory,
                                                       label who) {
+    home.refuse_elsewhere(who.where);
     if (memory.kind() == memory_kind::pinned)
         throw_misuse(who.where,
                      "device_buffer: cannot use a resource of host memory: name one of device memory");

@@ -41,8 +41,8 @@ namespace cuota::inline v0::detail {
 /// allocated.
 class stream_uses {
 public:
-    /// At first the home stream has written. Throws: cuda_error for a native stream that has no id; misuse for the default stream of
-    /// another thread.
+    /// At first the home stream has written. Waits on the host where that is the default stream of another thread. Throws: cuda_error for a
+    /// native stream that has no id.
     explicit stream_uses(stream_ref home);
     stream_uses() noexcept : home_{cudaStream_t{}} {}
     /// Of what happens in a capture: no stream has done anything yet.
@@ -64,10 +64,6 @@ public:
     void begin_first(bool writes, place where) noexcept { slots_.begin_first(writes, where); }
     /// As `end`.
     void end_first(bool writes) noexcept;
-
-    /// The home stream was given work to write, by no use. For a home that is the default stream of one thread, which nobody else could
-    /// mark later. Throws: misuse in another thread; cuda_error.
-    void wrote_at_home();
 
     /// Throws misuse when a use is open: `done`, as "resized", is for a buffer that nobody borrows, or nobody to write.
     void refuse_while_borrowed(char const* done, place where, bool to_write = false);
@@ -260,7 +256,8 @@ CUOTA_INLINE stream_uses::stream_uses(stream_ref home) : home_{home} {
     set_written(at_home);
     if (home.is_of_one_thread()) {
         was_locked_.store(true, std::memory_order_relaxed);
-        (void)mark_home(foreign_capture_of(home));
+        if (home.is_reachable()) (void)mark_home(foreign_capture_of(home));
+        else (void)rt::drain(home);  // what it did before the first use is over
     } else {
         slots_.count_as_used();  // nothing else has been done, and the first use is as cheap as the second
         if (home.is_owned()) slots_.belong_to(this_thread());
@@ -290,11 +287,6 @@ CUOTA_INLINE bool stream_uses::may_begin_first(stream_ref s, bool writes) const 
 CUOTA_INLINE void stream_uses::end_first(bool writes) noexcept {
     if (!slots_.try_end_first(writes)) [[unlikely]]
         end_among_others(home_slots::first_number(writes), writes);
-}
-
-CUOTA_INLINE void stream_uses::wrote_at_home() {
-    region_lock const lock{guard_};
-    if (mark_home(foreign_capture_of(home_))) set_written(at_home);
 }
 
 CUOTA_INLINE void stream_uses::refuse_while_borrowed(char const* done, place where, bool to_write) {

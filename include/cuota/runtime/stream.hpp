@@ -99,13 +99,15 @@ public:
 
     /// For calls of CUDA. Lives as long as the stream does. Of a default stream that was remembered, the handle, which names that
     /// stream in its own thread and on its own device only.
-    [[nodiscard]] cudaStream_t get() const noexcept { return has_state() ? state().native : native(); }
+    [[nodiscard]] cudaStream_t get() const noexcept {
+        return is_owned() ? owned_state().native : unowned_handle();
+    }
 
     /// True when it was made from a `stream`, which is kept by those who must release memory on it.
     [[nodiscard]] bool is_owned() const noexcept { return (word_ & tag_bits) == owned; }
     /// Unique over the life of the program, unlike the handle. While others capture a native stream, CUDA does not tell its id:
     /// another one stands for it until the capture ends. Throws: cuda_error, never for one that is owned.
-    [[nodiscard]] std::uint64_t id() const { return has_state() ? state().id : detail::id_of(native()); }
+    [[nodiscard]] std::uint64_t id() const { return is_owned() ? owned_state().id : unowned_id(); }
     /// True when b was made from the same `stream`, or the same handle. Says less than ==, and faster.
     [[nodiscard]] bool is_same(stream_ref b) const noexcept { return word_ == b.word_; }
 
@@ -156,12 +158,12 @@ private:
 
     // One word, which goes in a register: a native handle, of which CUDA has 0, 1, 2 and pointers, or the address of the
     // state, marked.
-    static constexpr std::uintptr_t tag_bits = 7, owned = 5, remembered_default = 3;
+    static constexpr std::uintptr_t tag_bits = 7, owned = 5, remembered_default = 7;
     static_assert(alignof(detail::stream_state) > tag_bits);
 
     // Of two with one handle.
     [[nodiscard]] bool is_same_default(stream_ref b) const noexcept;
-    [[nodiscard]] bool has_state() const noexcept { return is_owned() || is_remembered_default(); }
+    [[nodiscard]] bool has_state() const noexcept { return (word_ & owned) == owned; }
     [[nodiscard]] bool is_remembered_default() const noexcept {
         return (word_ & tag_bits) == remembered_default;
     }
@@ -173,7 +175,16 @@ private:
         return reinterpret_cast<std::uintptr_t>(native);
     }
     [[nodiscard]] cudaStream_t native() const noexcept { return reinterpret_cast<cudaStream_t>(word_); }
-    [[nodiscard]] detail::stream_state& state() const noexcept;
+    [[nodiscard]] detail::stream_state& owned_state() const noexcept {
+        return *reinterpret_cast<detail::stream_state*>(word_ - owned);
+    }
+    [[nodiscard]] detail::stream_state& state() const noexcept {  // where it has one
+        return *reinterpret_cast<detail::stream_state*>(word_ & ~tag_bits);
+    }
+    [[nodiscard]] cudaStream_t unowned_handle() const noexcept {
+        return is_remembered_default() ? state().native : native();
+    }
+    [[nodiscard]] std::uint64_t unowned_id() const;
 
     std::uintptr_t word_;
 };
@@ -210,7 +221,7 @@ public:
 
 private:
     stream_share(stream_ref s, std::nullptr_t) noexcept : stream_{s} {
-        if (detail::is_default_handle(s.get())) [[unlikely]]
+        if (!s.is_owned() && detail::is_default_handle(s.get())) [[unlikely]]
             keep_default();
     }
     void keep_default() noexcept;
@@ -459,8 +470,8 @@ CUOTA_INLINE void stream_ref::refuse_captured(char const* what, place where) con
             where, "a stream {} while it is captured, which would spoil that: do so before or after", {what});
 }
 
-CUOTA_INLINE detail::stream_state& stream_ref::state() const noexcept {
-    return *reinterpret_cast<detail::stream_state*>(word_ & ~tag_bits);
+[[gnu::noinline]] CUOTA_INLINE std::uint64_t stream_ref::unowned_id() const {
+    return has_state() ? state().id : detail::id_of(native());
 }
 
 CUOTA_INLINE bool stream_ref::is_reachable() const noexcept {
@@ -491,7 +502,7 @@ CUOTA_INLINE bool stream_ref::is_same_default(stream_ref b) const noexcept {
 }
 
 CUOTA_INLINE stream_share::stream_share(stream_ref s) noexcept : stream_{s} {
-    if (s.is_owned()) s.state().add_owner();
+    if (s.is_owned()) s.owned_state().add_owner();
     else if (detail::is_default_handle(s.get())) keep_default();
 }
 
