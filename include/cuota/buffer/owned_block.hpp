@@ -184,9 +184,11 @@ CUOTA_INLINE owned_block::~owned_block() {
 
 [[gnu::noinline]] CUOTA_INLINE void owned_block::give() noexcept {
     bool const keeps = !at_ || !memory_.is_kept_by_blocks();
+    bool const is_default =
+        !home_.is_owned() && is_default_handle(home_.get());  // looked at before the stream may end
     if (at_ && !(capture_scope::here() && give_to_graph())) deallocate_on(memory_, home_, at_, bytes_);
     if (keeps) drop();
-    else if (is_default_handle(home_.get())) std::destroy_at(&home_);
+    else if (is_default) std::destroy_at(&home_);
 }
 
 CUOTA_INLINE bool owned_block::give_to_graph() noexcept {
