@@ -46,7 +46,7 @@ void use_one_state(library_calls const& library) {
     cuota::set_error_sink(nullptr);
 
     {
-        std::size_t const taken = std::size_t{3} << 30;
+        std::size_t const taken = std::size_t{64} << 20;
         cuota::budget const whole = cuota::budget::of_device(cuota::device{0});
         std::size_t const before = whole.room();
         void* const p = library.take(taken);
