@@ -20,6 +20,7 @@
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/simulator/simulator.hpp>
 
+#include "support/asking_sink.hpp"
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
 #include "support/machine.hpp"
@@ -50,24 +51,9 @@ cuota::device_transform numbers(std::function<void(cuota::transform_job const&)>
             }};
 }
 
-// Asks the loader for all it tells; then tells the sink that was set before.
-class asking_sink {
-public:
-    explicit asking_sink(batch_loader const& loader)
-        : before_{cuota::set_error_sink([this, &loader](std::exception const& error) {
-              before_(error);
-              if (is_asking_.exchange(true)) return;
-              (void)cuota::report_failure_of([&] { (void)loader.state(), (void)loader.stats(); });
-              is_asking_ = false;
-          })} {}
-    asking_sink(asking_sink const&) = delete;
-    asking_sink& operator=(asking_sink const&) = delete;
-    ~asking_sink() { cuota::set_error_sink(std::move(before_)); }
-
-private:
-    cuota::error_sink before_;
-    std::atomic<bool> is_asking_ = false;
-};
+auto questions(batch_loader const& loader) {
+    return [&loader] { (void)loader.state(), (void)loader.stats(); };
+}
 
 }  // namespace
 
@@ -160,7 +146,7 @@ TEST_CASE("a sink may ask the loader whatever CUDA call of it has failed", "[dat
             .batch = 4, .workers = 1, .device_slots = 2, .time_copies = true, .poison = true};
         if (transforms) how.transform = numbers([](auto const&) {});
         batch_loader loader{numbered_source{24}, how};
-        asking_sink const sink{loader};
+        support::asking_sink const sink{questions(loader)};
         cuota::stream const s;
         auto epoch = loader.epoch(0);
         while (auto b = epoch.next()) b->used_on(s);
@@ -172,7 +158,7 @@ TEST_CASE("a sink may ask the loader when a batch ends on a lost device", "[data
     machine on;
     {
         batch_loader loader{numbered_source{64}, {.batch = 4, .poison = true}};
-        asking_sink const sink{loader};
+        support::asking_sink const sink{questions(loader)};
         auto epoch = loader.epoch(0);
         auto b = epoch.next();
         sim::lose_device(0);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
@@ -32,6 +31,7 @@
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
+#include "support/child.hpp"
 #include "support/machine.hpp"
 #include "support/sanitizer.hpp"
 
@@ -104,21 +104,6 @@ private:
     std::array<std::thread, 4> threads_;
 };
 
-// How a child ended that runs f and then, if it has not ended by itself, with status 0.
-template <class F>
-int status_of_child(F f) {
-    pid_t const child = ::fork();
-    if (child == 0) {
-        std::signal(SIGALRM, SIG_DFL);
-        ::alarm(30);  // ends what hangs
-        f();
-        ::_exit(0);
-    }
-    int status = -1;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    return status;
-}
-
 template <class F>
 bool is_refused(F f) {
     try {
@@ -133,25 +118,13 @@ bool is_refused(F f) {
 
 TEST_CASE("a child that only calls exit ends, whatever its parent's threads do", "[pool][fork][stress]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    constexpr char const* name = "a child that only calls exit ends*";
-    if (!std::getenv("CUOTA_PLANTED")) {  // static owners are for a process of their own
-        int const status = status_of_child([&] {
-            ::alarm(0);
-            ::setenv("CUOTA_PLANTED", "1", 1);
-            ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-            ::execl("/proc/self/exe", "test-pool", name, "--out", "/dev/null", nullptr);
-            ::_exit(99);
-        });
-        REQUIRE(WIFEXITED(status));
-        CHECK(WEXITSTATUS(status) == 0);
-        return;
-    }
+    if (!support::is_alone("a child that only calls exit ends*")) return;
     static owners all;
     static thread_local std::optional<cuota::stream> of_thread{std::in_place};
     int wrong = 0;
     {
         traffic const beside{all};
-        for (int i = 0; i != forks(); ++i) wrong += status_of_child([] { std::exit(0); }) != 0;
+        for (int i = 0; i != forks(); ++i) wrong += support::status_of_child([] { std::exit(0); }) != 0;
     }
     all.give_back();
     std::exit(wrong == 0 ? 0 : 1);
@@ -164,7 +137,7 @@ TEST_CASE("in a child each owner ends, and makes no CUDA call and no report", "[
     {
         traffic const beside{*all};
         for (int i = 0; i != 10; ++i) {
-            int const status = status_of_child([&] {
+            int const status = support::status_of_child([&] {
                 static std::atomic<int> reports = 0;
                 cuota::set_error_sink([](std::exception const&) { ++reports; });
                 auto const calls = simulator::calls();
@@ -187,7 +160,7 @@ TEST_CASE("in a child requests of what its parent made are misuse that says so",
     {
         traffic const beside{all};
         for (int i = 0; i != 10; ++i) {
-            int const status = status_of_child([&] {
+            int const status = support::status_of_child([&] {
                 static std::atomic<int> reports = 0;
                 cuota::set_error_sink([](std::exception const& e) {
                     reports += std::string{e.what()}.find("forked") != std::string::npos;
@@ -233,21 +206,10 @@ TEST_CASE("in a child requests of what its parent made are misuse that says so",
 
 TEST_CASE("a program may use CUDA in its child when it has not used it itself", "[pool][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    constexpr char const* name = "a program may use CUDA in its child*";
-    if (!std::getenv("CUOTA_PLANTED")) {
-        int const status = status_of_child([&] {
-            ::alarm(60);
-            ::setenv("CUOTA_PLANTED", "1", 1);
-            ::execl("/proc/self/exe", "test-pool", name, "--out", "/dev/null", nullptr);
-            ::_exit(99);
-        });
-        REQUIRE(WIFEXITED(status));
-        CHECK(WEXITSTATUS(status) == 0);
-        return;
-    }
+    if (!support::is_alone("a program may use CUDA in its child*")) return;
     cuota::budget of_parent{"parent", 100};
     of_parent.charge(10);
-    int const status = status_of_child([] {
+    int const status = support::status_of_child([] {
         cuota::budget account{"child", 64_MiB};
         {
             cuota::scoped_pool pool{account};

@@ -10,9 +10,6 @@
 #include <string>
 #include <utility>
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cuda_runtime_api.h>
 
 #include <cuota/core/bytes.hpp>
@@ -26,7 +23,9 @@
 #include <cuota/runtime/call.hpp>
 #include <cuota/simulator/simulator.hpp>
 
+#include "support/asking_sink.hpp"
 #include "support/catch.hpp"
+#include "support/child.hpp"
 #include "support/every_failure.hpp"
 #include "support/machine.hpp"
 #include "support/sanitizer.hpp"
@@ -36,34 +35,21 @@ using namespace cuota::literals;
 
 namespace {
 
-// Asks the pool for all it tells, takes memory of it, and charges; then tells the sink that was set before.
-class asking_sink {
-public:
-    asking_sink(cuota::scoped_pool& pool, cuota::budget& account) {
-        before_ = cuota::set_error_sink([this, &pool, &account](std::exception const& error) {
-            before_(error);
-            if (std::exchange(is_asking_, true)) return;
-            (void)pool.stats();
-            (void)pool.largest_free();
-            (void)pool.stats_by_tag();
-            try {
-                if (account.try_charge(1)) account.refund(1);
-                cuota::stream s;
-                pool.deallocate(s, pool.allocate(s, 100'000), 100'000);
-                (void)pool.trim(1_MiB);
-            } catch (std::exception const&) {  // on a device that fails
-            }
-            is_asking_ = false;
-        });
-    }
-    asking_sink(asking_sink const&) = delete;
-    asking_sink& operator=(asking_sink const&) = delete;
-    ~asking_sink() { cuota::set_error_sink(std::move(before_)); }
-
-private:
-    cuota::error_sink before_;
-    bool is_asking_ = false;
-};
+// Asks the pool for all it tells, takes memory of it, and charges.
+auto questions(cuota::scoped_pool& pool, cuota::budget& account) {
+    return [&pool, &account] {
+        (void)pool.stats();
+        (void)pool.largest_free();
+        (void)pool.stats_by_tag();
+        try {
+            if (account.try_charge(1)) account.refund(1);
+            cuota::stream s;
+            pool.deallocate(s, pool.allocate(s, 100'000), 100'000);
+            (void)pool.trim(1_MiB);
+        } catch (std::exception const&) {  // on a device that fails
+        }
+    };
+}
 
 // As a program of others has it: the library does not know where its work is.
 class native_stream {
@@ -94,7 +80,7 @@ TEST_CASE("a sink may use the pool whatever CUDA call of it has failed", "[pool]
     auto const seen = support::survives_every_failure(sim, [] {
         cuota::budget account{"b", 64_MiB};
         cuota::scoped_pool pool{account};
-        asking_sink const sink{pool, account};
+        support::asking_sink const sink{questions(pool, account)};
         native_stream const native;
         {
             cuota::stream const keep;
@@ -126,7 +112,7 @@ TEST_CASE("a sink may use the pool when a buffer ends on a lost device", "[pool]
         cudaStream_t native = nullptr;
         REQUIRE(cudaStreamCreateWithFlags(&native, cudaStreamNonBlocking) == cudaSuccess);
         void* const p = pool.allocate(cuota::stream_ref{native}, 400'000);
-        asking_sink const sink{pool, account};
+        support::asking_sink const sink{questions(pool, account)};
         simulator::lose_device(0);
         pool.deallocate(cuota::stream_ref{native}, p, 400'000);
         CHECK(!sim.errors.take().empty());
@@ -140,35 +126,21 @@ TEST_CASE("a sink may use the pool when a buffer ends on a lost device", "[pool]
 
 TEST_CASE("a sink may end a program that has a static pool", "[pool][sink]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    constexpr char const* name = "a sink may end a program that has a static pool";
-    if (std::getenv("CUOTA_PLANTED")) {
-        static cuota::budget account{"b", 64_MiB};
-        static cuota::scoped_pool pool{account};
-        cuota::set_error_sink([](std::exception const&) { std::exit(7); });
-        cuota::stream const keep;
-        std::optional<cuota::stream> brief{std::in_place};
-        take_and_give(pool, *brief, 400'000);
-        take_and_give(pool, keep, 400'000);
-        brief->synchronize();
-        keep.synchronize();
-        brief.reset();
-        simulator::fail_call("cudaEventDestroy", 1);
-        cuota::stream const t;  // takes the lane over, and with it an event that cannot be destroyed
-        take_and_give(pool, t, 400'000);
-        std::exit(1);  // it was not told
-    }
-    pid_t const child = ::fork();
-    if (child == 0) {
-        ::setenv("CUOTA_PLANTED", "1", 1);
-        ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-        ::alarm(60);
-        ::execl("/proc/self/exe", "test-pool", name, "--out", "/dev/null", nullptr);
-        ::_exit(99);
-    }
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    REQUIRE(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 7);
+    if (!support::is_alone("a sink may end a program that has a static pool", 7)) return;
+    static cuota::budget account{"b", 64_MiB};
+    static cuota::scoped_pool pool{account};
+    cuota::set_error_sink([](std::exception const&) { std::exit(7); });
+    cuota::stream const keep;
+    std::optional<cuota::stream> brief{std::in_place};
+    take_and_give(pool, *brief, 400'000);
+    take_and_give(pool, keep, 400'000);
+    brief->synchronize();
+    keep.synchronize();
+    brief.reset();
+    simulator::fail_call("cudaEventDestroy", 1);
+    cuota::stream const t;  // takes the lane over, and with it an event that cannot be destroyed
+    take_and_give(pool, t, 400'000);
+    std::exit(1);  // it was not told
 }
 
 TEST_CASE("a watch that is called while a pool gives memory back may take memory of the pool",

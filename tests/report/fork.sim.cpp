@@ -4,7 +4,6 @@
 // What a program may have when it forks: every kind of owner ends in the child, by itself and by exit.
 
 #include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -38,6 +37,7 @@
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
+#include "support/child.hpp"
 #include "support/machine.hpp"
 #include "support/sanitizer.hpp"
 
@@ -86,20 +86,6 @@ struct owners {
     std::optional<cuota::batch> batch{epoch->next()};
 };
 
-template <class F>
-int status_of_child(F f) {
-    pid_t const child = ::fork();
-    if (child == 0) {
-        std::signal(SIGALRM, SIG_DFL);
-        ::alarm(30);  // ends what hangs
-        f();
-        ::_exit(0);
-    }
-    int status = -1;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    return status;
-}
-
 // Streams and buffers that come and go, and figures that are asked for.
 class traffic {
 public:
@@ -139,7 +125,7 @@ TEST_CASE("whatever a program has when it forks ends in the child without a CUDA
         owners all{out};
         traffic const beside{all};
         for (int i = 0; i != 5; ++i) {
-            int const status = status_of_child([&] {
+            int const status = support::status_of_child([&] {
                 static std::atomic<int> reports = 0;
                 cuota::set_error_sink([](std::exception const& e) {
                     std::fprintf(stderr, "in the child: %s\n", e.what());
@@ -158,24 +144,12 @@ TEST_CASE("whatever a program has when it forks ends in the child without a CUDA
 
 TEST_CASE("a child with every kind of static owner ends by exit", "[report][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
-    constexpr char const* name = "a child with every kind of static owner ends by exit";
-    if (!std::getenv("CUOTA_PLANTED")) {
-        int const status = status_of_child([&] {
-            ::alarm(0);
-            ::setenv("CUOTA_PLANTED", "1", 1);
-            ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
-            ::execl("/proc/self/exe", "test-report", name, "--out", "/dev/null", nullptr);
-            ::_exit(99);
-        });
-        REQUIRE(WIFEXITED(status));
-        CHECK(WEXITSTATUS(status) == 0);
-        return;
-    }
+    if (!support::is_alone("a child with every kind of static owner ends by exit")) return;
     static owners all{std::tmpfile()};
     int wrong = 0;
     {
         traffic const beside{all};
-        for (int i = 0; i != 20; ++i) wrong += status_of_child([] { std::exit(0); }) != 0;
+        for (int i = 0; i != 20; ++i) wrong += support::status_of_child([] { std::exit(0); }) != 0;
     }
     std::exit(wrong == 0 ? 0 : 1);
 }

@@ -3,6 +3,7 @@
 
 #include <cuota/runtime/stream.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <optional>
 #include <set>
@@ -255,20 +256,32 @@ TEST_CASE("the default stream of another thread is misuse that names both thread
     CHECK(refused([&] { theirs.refuse_elsewhere(); }));
 }
 
-TEST_CASE("the default stream of another thread is drained with its device", "[runtime][stream]") {
+TEST_CASE("the default stream of another thread is waited for, while that lives and after",
+          "[runtime][stream]") {
     support::machine const sim;
     int* const x = static_cast<int*>(cuota::rt::pinned_allocate(sizeof(int)));
     *x = 0;
+    bool const has_ended = GENERATE(false, true);
     std::optional<cuota::stream_share> share;
-    {
-        cuota::simulator::hold const nothing_runs;
-        std::thread{[&] {
-            share.emplace(cuota::stream_ref{cudaStreamPerThread});
-            cuota::for_each_index(cudaStreamPerThread, 1, support::write_value{x, 5});
-        }}.join();
-    }
+    std::atomic<bool> is_enqueued = false;
+    std::atomic<bool> may_end = has_ended;
+    std::optional<cuota::simulator::hold> nothing_runs{std::in_place};
+    std::thread other{[&] {
+        share.emplace(cuota::stream_ref{cudaStreamPerThread});
+        cuota::for_each_index(cudaStreamPerThread, 1, support::write_value{x, 5});
+        is_enqueued = true;
+        while (!may_end) std::this_thread::yield();
+    }};
+    while (!is_enqueued) std::this_thread::yield();
+    if (has_ended) other.join();
+    nothing_runs.reset();
+
+    CHECK(cuota::stream_ref{*share}.has_live_thread() == !has_ended);
     CHECK(cuota::rt::drain(*share));
     CHECK(*x == 5);
+
+    may_end = true;
+    if (!has_ended) other.join();
     cuota::rt::pinned_free(x);
 }
 

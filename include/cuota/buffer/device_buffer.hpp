@@ -120,8 +120,8 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///          Where the home is cudaStreamPerThread, threads other than its own have no handle for it: they may use and end the buffer,
 ///          on streams of their own, but not borrow on home().
 /// Cost:    one request of the resource, one return, and a fill where one is asked for; no host wait, but by host elements.
-///          The first lease takes a little heap memory. At home on cudaStreamPerThread each use leaves an event; the first use in
-///          another thread, if its own has not used the buffer by a lease, and the end in another thread wait on the host. A cuota::stream needs neither.
+///          The first lease takes a little heap memory. Where the home is cudaStreamPerThread, each lease at home records an event;
+///          another thread that is the first to borrow the buffer, or that ends it, waits on the host. A cuota::stream needs neither.
 /// Example: examples/first.cpp, examples/one_budget.cpp
 template <class T>
 class device_buffer {

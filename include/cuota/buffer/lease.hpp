@@ -51,7 +51,7 @@ public:
     borrowing& operator=(borrowing&&) = delete;
     ~borrowing();
 
-    /// In a `capture` by this thread which began after the use did, that fails with misuse: its graph would not know of the use.
+    /// Makes a `capture` by this thread fail with misuse if it began after this use: its graph would not know of the use.
     /// Cost: a load. A thread that captures has no record.
     CUOTA_ALWAYS_INLINE void tell_capture() const noexcept {
         if (!this_thread_record()) [[unlikely]]
@@ -68,7 +68,7 @@ private:
         std::uint64_t number, checked;
         bool is_in_capture;
     };
-    // By value: the address of a lease that is a temporary stays unknown, and its members in registers.
+    // Takes the flag by value, so that the compiler can keep the members of a temporary lease in registers.
     static void compare_with_capture(bool began_in_capture) noexcept;
     CUOTA_ALWAYS_INLINE [[nodiscard]] static bool begins_first(stream_uses& of, stream_ref s, bool writes,
                                                                place where) noexcept;
@@ -112,12 +112,12 @@ public:
     lease(lease&& other) noexcept : use_{std::move(other.use_)}, span_{std::exchange(other.span_, {})} {}
     lease& operator=(lease&&) = delete;  // a lease is for one piece of work: make another
 
-    /// For the kernel; valid as long as the lease. In a capture as span.
+    /// The argument of a kernel, valid as long as the lease. In a capture as span.
     operator device_span<T>() const noexcept { return span(); }
     /// Read only.
     operator device_span<T const>() const noexcept requires(!std::is_const_v<T>) { return span(); }
-    /// As long as the lease. In a `capture` that began after the lease this makes the capture throw misuse at its end: borrow in the
-    /// capture.
+    /// The elements, valid as long as the lease. A `capture` by this thread that began after the lease throws misuse at its end: borrow the
+    /// buffer in the capture.
     [[nodiscard]] device_span<T> span() const& noexcept {
         use_.tell_capture();
         return span_;

@@ -76,7 +76,8 @@ public:
         [[nodiscard]] std::span<std::byte> bytes() const noexcept;
 
         /// Copies the first `bytes` bytes to the device, in order of s. The host goes on.
-        /// Throws: misuse when they do not fit the slot or the target, and for a stream of another device; cuda_error. The slot is back in the ring then.
+        /// Throws: misuse when the bytes do not fit the slot or the target, and for a stream of another device; cuda_error. The slot is
+        /// free again after a throw.
         [[nodiscard]] in_flight submit(stream_ref s, device_span<std::byte> to, std::size_t bytes,
                                        place where = place::here()) &&;
 

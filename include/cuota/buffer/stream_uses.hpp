@@ -36,13 +36,13 @@ namespace cuota::inline v0::detail {
 /// when another waits for it; where the home is the default stream of one thread, at the end of each use, by that thread.
 /// One thread, the one that used the buffer first, enters its uses at home without the lock, a few at a time. Another's go by
 /// the lock, until it writes while nothing is open at home.
-/// Threads: any; but who writes, or ends the buffer, does so while nobody begins a use. A buffer that ends while another thread ends a lease on
-/// it is misuse, which is reported; of the two threads each may take the other for the last then, and some 400 bytes of the host stay
-/// allocated.
+/// Threads: any; but a thread that writes, or ends the buffer, does so while no other thread begins a use. To end a buffer while another
+/// thread ends a lease on it is misuse, which is reported; then neither thread may see that it is the last, and this object, about 400 bytes
+/// of host memory, stays allocated.
 class stream_uses {
 public:
-    /// At first the home stream has written. Waits on the host where that is the default stream of another thread. Throws: cuda_error for a
-    /// native stream that has no id.
+    /// Begins with a write by the home stream. Waits on the host for the home stream when that is the default stream of another thread.
+    /// Throws: cuda_error for a native stream that has no id.
     explicit stream_uses(stream_ref home);
     stream_uses() noexcept : home_{cudaStream_t{}} {}
     /// Of what happens in a capture: no stream has done anything yet.
@@ -173,7 +173,8 @@ private:
 
     // What was done at home without the lock.
     void see_home() noexcept;
-    // Returns false when the home stream is captured: what it ran is over.
+    // Records an event on the home stream. Returns false, and records none that counts, when the home stream is captured: its earlier work
+    // has completed.
     [[nodiscard]] bool mark_home(std::uint64_t foreign);
     void leave_at_home(bool written) noexcept;
     // Its stream's work so far. Returns what went wrong: then that work is over, and nothing to wait for.
@@ -257,7 +258,7 @@ CUOTA_INLINE stream_uses::stream_uses(stream_ref home) : home_{home} {
     if (home.is_of_one_thread()) {
         was_locked_.store(true, std::memory_order_relaxed);
         if (home.is_reachable()) (void)mark_home(foreign_capture_of(home));
-        else (void)rt::drain(home);  // what it did before the first use is over
+        else (void)rt::drain(home);  // completes the work of its thread before the first use
     } else {
         slots_.count_as_used();  // nothing else has been done, and the first use is as cheap as the second
         if (home.is_owned()) slots_.belong_to(this_thread());
@@ -496,13 +497,14 @@ CUOTA_INLINE void stream_uses::order(stream_ref s, std::size_t me, bool writes) 
 CUOTA_INLINE void stream_uses::wait_for(std::size_t of, stream_ref s) {
     std::optional<use_mark>& last = users_[of].last;
     if (of == at_home && home_.is_of_one_thread()) {
-        if (!is_home_marked_) return;  // captured when it was last used: what it did is over
+        if (!is_home_marked_)
+            return;  // it was captured when it was last used: its earlier work has completed
     } else if (of == at_home && (!is_home_marked_ || foreign_capture_of(*last) != 0)) {
         std::uint64_t const foreign = foreign_capture_of(home_);
         if (foreign != 0 && foreign != foreign_capture_of(s))
             throw_misuse("a buffer was to be used on a stream that would have to wait for the buffer's "
                          "home stream, which others capture: end the capture before");
-        if (!mark_home(foreign)) return;  // captured: what it did is over
+        if (!mark_home(foreign)) return;  // it is captured: its earlier work has completed
     }
     order_after(s, *last);
 }

@@ -18,8 +18,9 @@ namespace cuota::inline v0::detail {
 /// Moves `count` elements from `from` into the uninitialised memory at `to`, and destroys those at `from`.
 using relocate_elements = void (*)(void* from, void* to, std::size_t count) noexcept;
 
-/// Binary search: the first of `count` elements for which is_before(element) is false, in an array whose elements with true come first.
-/// As std::partition_point; <algorithm> takes the compiler longer than all of this header. Cost: logarithmic.
+/// Returns the first of `count` elements for which is_before(element) is false, by binary search. All elements for which it is true come
+/// before the others. The function replaces std::partition_point, because <algorithm> takes the compiler longer to read than this header.
+/// Cost: logarithmic.
 template <class T, class Before>
 [[nodiscard]] T* first_not(T* first, std::size_t count, Before is_before) {
     while (count != 0) {
@@ -42,12 +43,12 @@ struct array_memory {
 
     /// Reallocates to a capacity of `wanted` elements of `bytes` each, or 1.5 times the present one if that is more. `move` moves the
     /// elements; null copies their bytes.
-    /// Throws: std::bad_alloc; std::bad_array_new_length when the size in bytes overflows. Nothing has changed then.
+    /// Throws: std::bad_alloc; std::bad_array_new_length when the size in bytes overflows. A call that throws changes nothing.
     void grow(std::size_t wanted, std::size_t bytes, relocate_elements move);
 };
 
 /// A growing array with the names and the guarantees of std::vector. Its iterators are pointers. Moving an element must not throw.
-/// Threads: as std::vector. Throws: std::bad_alloc where it grows, what an element's constructor throws; but for resize it is unchanged then.
+/// Threads: as std::vector. Throws: std::bad_alloc where it grows, what an element's constructor throws; a call that throws changes nothing, except resize.
 /// Cost: appending takes a constant number of moves on average.
 template <class T>
 class dynamic_array {

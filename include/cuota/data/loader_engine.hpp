@@ -56,7 +56,7 @@ public:
     /// has those that were copied, and then is told why there are no more: nobody would ever bring them.
     void shut_down() noexcept;
 
-    /// Throws: misuse there, and within a device_transform of its own, which has the lock.
+    /// Throws: misuse in a forked child of the process that made the loader, and within a device_transform of the loader.
     void expect_usable(place where) const;
     /// For whoever owns it and ends: all that it does then, but in a child.
     template <class End>

@@ -187,6 +187,8 @@ CUOTA_INLINE auto ledger::charge_coming_or_say(std::size_t bytes, label const* w
 }
 
 CUOTA_INLINE bool ledger::try_charge_coming(std::size_t bytes) noexcept {
+    if (is_of_parent()) [[unlikely]]
+        return report_forked(), false;
     look_if_stale();
     outcome const met = charge_coming_or_say(bytes);
     return !met.refuser || (look_again(met) && !charge_coming_or_say(bytes).refuser);

@@ -134,7 +134,7 @@ public:
     /// Throws misuse in a library that does not share the state of the one that made the tree.
     void refuse_other_state(place where) const {
         if (tree_->state != process_state()) [[unlikely]]
-            detail::refuse_other_state(tree_->state, name_.c_str(), where);
+            detail::refuse_other_state(tree_->state, ("budget " + name_).c_str(), where);
     }
 
     /// Keeps the refusal here and at every ancestor, until the next one.

@@ -165,7 +165,6 @@ template <class Call>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/resource/resource.hpp>
-#include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/memory.hpp>
 
 namespace cuota::inline v0::detail {
@@ -262,7 +261,7 @@ CUOTA_INLINE bool driver_relief::trim() {
     device const where = from_.where();
     // Not ours, but kept ready or not free yet.
     if (rt::in_default_pool(where).reserved <= taken_from_pool_of(where).load()) return false;
-    (void)async_frees::wait(where);
+    (void)wait_for_async_frees(where);
     rt::trim_default_pool(where);
     return true;
 }

@@ -21,7 +21,8 @@ void refuse_captured(stream_ref s, char const* what, char const* instead, place 
 /// Waits on the host for all work of s, where throwing is impossible, before memory is freed that this work may use. Returns true when
 /// the work is known to have completed. Work that `capture` has recorded cannot be waited for: the capture fails. A stream of a
 /// foreign capture is not waited for, which is reported as misuse. For cudaStreamPerThread of another thread, which cannot be reached,
-/// it waits for the whole device. Errors go to the error sink. Threads: any.
+/// it waits for the device's legacy stream, which waits for the default streams of all threads; for the device when that thread has ended,
+/// or when the stream was destroyed. Errors go to the error sink. Threads: any.
 bool drain(stream_ref s) noexcept;
 /// Returns true when s is part of a foreign capture. Memory that is freed on s must then stay allocated, because the graph may use it at
 /// every launch. This is reported as misuse. Threads: any.
@@ -80,8 +81,8 @@ CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* 
     return is_foreign;
 }
 
-// By its legacy stream, which waits for the default streams of all threads that are alive, and of which the wait spoils no capture but one of
-// a stream that waits for the legacy stream; or with all streams, which spoils every capture on the device.
+// Waits for a device: for its legacy stream, which waits for the default streams of all live threads, and of which the wait invalidates only
+// captures of streams that synchronize with it; or for all streams, which invalidates every capture on the device.
 [[gnu::noinline]] CUOTA_INLINE bool drain_device(device on, bool by_legacy_stream) noexcept {
     bool is_done = false;
     report_failure_of([&] {
@@ -112,9 +113,10 @@ CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
     report_failure_of([&] {
         cuota::detail::on_device_of const here{s};
         beside_capture const beside;
-        is_done = give_back("cudaStreamSynchronize", [s] { return cudaStreamSynchronize(s.get()); }) ||
-                  drain_device(device::current(),
-                               false);  // the stream may have been destroyed, and its work still run
+        cudaError_t code = cudaSuccess;
+        is_done = give_back("cudaStreamSynchronize", [&] { return code = cudaStreamSynchronize(s.get()); });
+        // The stream was destroyed, and its work may still run.
+        if (code == cudaErrorInvalidResourceHandle) is_done = drain_device(device::current(), false);
     });
     return is_done;
 }

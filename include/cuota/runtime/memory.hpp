@@ -81,8 +81,17 @@ inline constexpr std::size_t registered_part = std::size_t{256} << 30;
 
 }  // namespace cuota::inline v0::rt
 
+namespace cuota::inline v0::detail {
+
+/// Waits on the host for the streams of a device on which async_free was called, if they are of `stream` and not captured: the wait invalidates
+/// no capture. Returns whether there were any. What goes wrong goes to the error sink. Threads: any.
+bool wait_for_async_frees(device where) noexcept;
+
+}  // namespace cuota::inline v0::detail
+
 #if CUOTA_DEFINE_MEMORY
 
+#include <cuota/runtime/async_frees.hpp>
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/drain.hpp>
@@ -133,8 +142,8 @@ CUOTA_INLINE bool async_free(void* p, stream_ref s) noexcept {
     bool is_freed = false;
     report_failure_of([&] {
         cuota::detail::on_device_of const here{s};
-        cuota::detail::async_frees::note(s);
         is_freed = give_back("cudaFreeAsync", [&] { return cudaFreeAsync(p, s.get()); });
+        if (s.is_owned()) cuota::detail::async_frees::note(s.owned_state());
     });
     return is_freed;
 }
@@ -235,5 +244,24 @@ CUOTA_INLINE std::optional<device> device_of(void const* p) {
 }
 
 }  // namespace cuota::inline v0::rt
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE bool wait_for_async_frees(device where) noexcept {
+    bool were_any = false;
+    report_failure_of([&] {
+        for (shared<stream_state> const& s : async_frees::take(where)) {
+            stream_ref const one{*s};
+            report_failure_of([&] {
+                if (is_captured(one) || foreign_capture_of(one) != 0) return async_frees::note(*s);
+                were_any = true;
+                one.synchronize();
+            });
+        }
+    });
+    return were_any;
+}
+
+}  // namespace cuota::inline v0::detail
 
 #endif

@@ -4,7 +4,6 @@
 /// Streams: an owner, a reference, and a share that keeps the stream alive for a release to come.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,66 +13,23 @@
 #include <cuota/core/shared.hpp>
 #include <cuota/runtime/call.hpp>
 #include <cuota/runtime/device.hpp>
+#include <cuota/runtime/stream_state.hpp>
 
 namespace cuota::inline v0 {
 
 class event;
 class stream_ref;
 
-namespace detail {
-
-/// A thread of the host: a number that no other thread of the program has or had, and the system's name for messages.
-struct host_thread {
-    std::uint64_t number = 0;
-    long system_id = 0;
-
-    /// The calling thread. Numbers count from 1.
-    CUOTA_PROCESS_STATE [[nodiscard]] static host_thread current() noexcept;
-};
-
-/// A stream that is remembered: a `stream`, which the last owner destroys, or a default stream, which CUDA owns.
-struct stream_state final : ref_counted {
-    stream_state(cudaStream_t handle, std::uint64_t stream_id, device where,
-                 host_thread named_in = {}) noexcept
-        : native{handle}, id{stream_id}, home{where}, thread{named_in} {}
-    ~stream_state();
-    cudaStream_t native;
-    std::uint64_t id;
-    device home;
-    /// Of cudaStreamPerThread: the only thread whose handle names this stream; else number 0.
-    host_thread thread;
-    std::atomic<bool> thread_has_ended = false;
-    std::atomic<bool> has_async_frees = false;  // is in async_frees
-};
-
-/// True for the handles that name another stream on another device (0, cudaStreamLegacy) or in another thread as well
-/// (cudaStreamPerThread). Everything else names one stream.
-[[nodiscard]] inline bool is_default_handle(cudaStream_t native) noexcept {
-    return reinterpret_cast<std::uintptr_t>(native) <= 2;
+namespace rt {
+bool async_free(void* p, stream_ref s) noexcept;
 }
 
-/// The stream that a default handle names in the calling thread on its current device. Throws: cuda_error, std::bad_alloc.
-[[nodiscard]] shared<stream_state> default_stream(cudaStream_t native);
+namespace detail {
 
 std::uint64_t id_of(cudaStream_t native);
 
 class on_device_of;
-
-/// The streams on which memory was freed by cudaFreeAsync, whose work before that may still run. Only those of `stream`: a native handle
-/// may be destroyed at any time. Threads: any.
-class CUOTA_PROCESS_STATE async_frees {
-public:
-    /// Cost: a load, and a lock for the first time. Without host memory for an entry nothing is remembered.
-    static void note(stream_ref s) noexcept;
-    /// Waits on the host for those of a device, but none that is captured: a capture is not spoiled. Returns whether there were any.
-    static bool wait(device where) noexcept;
-    /// The stream ends.
-    static void leave(stream_state& s) noexcept;
-
-private:
-    struct streams;
-    [[nodiscard]] static streams& all() noexcept;
-};
+bool wait_for_async_frees(device where) noexcept;
 
 }  // namespace detail
 
@@ -152,7 +108,8 @@ private:
     friend class stream;
     friend class stream_share;
     friend class detail::on_device_of;
-    friend class detail::async_frees;
+    friend bool detail::wait_for_async_frees(cuota::device where) noexcept;
+    friend bool rt::async_free(void* p, stream_ref s) noexcept;
     explicit stream_ref(detail::stream_state& state) noexcept
         : word_{reinterpret_cast<std::uintptr_t>(&state) | owned} {}
 
@@ -318,88 +275,10 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
-#include <unistd.h>
-
-#include <atomic>
-
-#include <cuota/core/dynamic_array.hpp>
-#include <cuota/core/process.hpp>
-#include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/capture_scope.hpp>
 
 namespace cuota::inline v0::detail {
-
-CUOTA_INLINE host_thread host_thread::current() noexcept {
-    static constinit std::atomic<std::uint64_t> threads = 0;
-    static constinit thread_local host_thread mine{};
-    if (mine.number == 0) mine = {threads.fetch_add(1, std::memory_order_relaxed) + 1, ::gettid()};
-    return mine;
-}
-
-/// The default streams that were named: of one thread, or the legacy streams of all devices.
-struct default_streams {
-    dynamic_array<shared<stream_state>> named;
-
-    [[nodiscard]] shared<stream_state> of(cudaStream_t native, device where, host_thread thread) {
-        for (shared<stream_state> const& s : named)
-            if (s->home == where) return s;
-        named.reserve(named.size() + 1);
-        shared<stream_state> made = fresh(native, where, thread);
-        named.push_back(made);
-        return made;
-    }
-    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> fresh(cudaStream_t native, device where,
-                                                                        host_thread thread) {
-        // CUDA counts ids from 1, and refuses to tell the id of a stream that is captured.
-        constexpr std::uint64_t mark = std::uint64_t{3} << 62;
-        static constinit std::atomic<std::uint64_t> made = 0;
-        std::uint64_t const id = mark | (made.fetch_add(1, std::memory_order_relaxed) + 1);
-        return shared<stream_state>::make(native, id, where, thread);
-    }
-
-    /// Of all devices; lives as long as the program, as streams outlive statics.
-    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> legacy(device where) {
-        union forever {
-            forever() noexcept : all{} {}
-            ~forever() {}
-            struct {
-                process_lock guard;
-                default_streams streams;
-            } all;
-        };
-        static forever kept;
-        std::lock_guard const lock{kept.all.guard};
-        return kept.all.streams.of(cudaStreamLegacy, where, {});
-    }
-    /// Of the calling thread. While the thread's own objects are being destroyed at its end, each is made anew.
-    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> per_thread(device where) {
-        static constinit thread_local bool has_ended = false;
-        struct until_thread_end : default_streams {
-            ~until_thread_end() {
-                has_ended = true;
-                for (shared<stream_state> const& s : named) s->thread_has_ended = true;
-            }
-        };
-        if (has_ended) return fresh(cudaStreamPerThread, where, host_thread::current());
-        static thread_local until_thread_end mine;
-        return mine.of(cudaStreamPerThread, where, host_thread::current());
-    }
-};
-
-CUOTA_INLINE shared<stream_state> default_stream(cudaStream_t native) {
-    device const where = device::current();
-    return native == cudaStreamPerThread ? default_streams::per_thread(where)
-                                         : default_streams::legacy(where);
-}
-
-CUOTA_INLINE stream_state::~stream_state() {
-    if (is_default_handle(native)) return;
-    if (has_async_frees.load(std::memory_order_relaxed)) async_frees::leave(*this);
-    rt::beside_capture const beside;
-    // Returns at once; what is enqueued still runs.
-    rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
-}
 
 // CUDA refuses cudaStreamGetId and cudaStreamGetDevice of a captured stream, in every mode, and invalidates its capture.
 CUOTA_INLINE bool is_being_captured(cudaStream_t native) { return stream_ref{native}.is_capturing(); }
@@ -543,58 +422,6 @@ CUOTA_INLINE stream_share::~stream_share() {
 }  // namespace cuota::inline v0
 
 namespace cuota::inline v0::detail {
-
-struct async_frees::streams {
-    process_lock guard;
-    dynamic_array<stream_state*> noted;  // each leaves before it dies
-};
-
-CUOTA_INLINE auto async_frees::all() noexcept -> streams& {
-    union forever {
-        forever() noexcept : kept{} {}
-        ~forever() {}
-        streams kept;
-    };
-    static forever one;
-    return one.kept;
-}
-
-CUOTA_INLINE void async_frees::note(stream_ref s) noexcept {
-    if (!s.is_owned() || s.state().has_async_frees.load(std::memory_order_relaxed)) return;
-    try {
-        region_lock const lock{all().guard};
-        if (s.state().has_async_frees.exchange(true, std::memory_order_relaxed)) return;
-        all().noted.push_back(&s.state());
-    } catch (...) { s.state().has_async_frees.store(false, std::memory_order_relaxed); }
-}
-
-CUOTA_INLINE bool async_frees::wait(device where) noexcept {
-    dynamic_array<shared<stream_state>> waited;
-    report_failure_of([&] {
-        region_lock const lock{all().guard};
-        waited.reserve(all().noted.size());
-        all().noted.erase_if([&](stream_state* s) {
-            if (s->home != where || !s->try_add_owner()) return false;
-            waited.push_back(shared<stream_state>::adopt(s));
-            s->has_async_frees.store(false, std::memory_order_relaxed);
-            return true;
-        });
-    });
-    bool were_any = false;
-    for (shared<stream_state> const& s : waited)
-        report_failure_of([&] {
-            stream_ref const one{*s};
-            if (is_captured(one) || foreign_capture_of(one) != 0) return note(one);
-            were_any = true;
-            one.synchronize();
-        });
-    return were_any;
-}
-
-CUOTA_INLINE void async_frees::leave(stream_state& s) noexcept {
-    region_lock const lock{all().guard};
-    all().noted.erase_if([&](stream_state* known) { return known == &s; });
-}
 
 CUOTA_INLINE void on_device_of::enter(stream_ref s, place where) {
     s.refuse_elsewhere(where);

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Streams on which memory was freed by cudaFreeAsync and that may not have come to that free. For runtime/memory.hpp.
+#pragma once
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0::detail {
+
+struct stream_state;
+
+/// A registry of those streams, without native handles, which their owners may destroy at any time. Threads: any.
+class CUOTA_PROCESS_STATE async_frees {
+public:
+    /// Enters a stream. Without host memory for an entry the stream is not entered. Cost: a load; a lock when it is not entered yet.
+    static void note(stream_state& s) noexcept;
+    /// Removes the streams of a device, and returns those that still have an owner. Throws: std::bad_alloc; unchanged then.
+    [[nodiscard]] static dynamic_array<shared<stream_state>> take(device where);
+    /// Removes a stream that ends.
+    static void leave(stream_state& s) noexcept;
+
+private:
+    struct streams;
+    [[nodiscard]] static streams& all() noexcept;
+};
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <cuota/core/locked_region.hpp>
+#include <cuota/core/process.hpp>
+#include <cuota/runtime/stream_state.hpp>
+
+namespace cuota::inline v0::detail {
+
+struct async_frees::streams {
+    process_lock guard;
+    dynamic_array<stream_state*> noted;  // each leaves before it dies
+};
+
+CUOTA_INLINE auto async_frees::all() noexcept -> streams& {
+    union forever {  // streams outlive statics
+        forever() noexcept : kept{} {}
+        ~forever() {}
+        streams kept;
+    };
+    static forever one;
+    return one.kept;
+}
+
+CUOTA_INLINE void async_frees::note(stream_state& s) noexcept {
+    if (s.has_async_frees.load(std::memory_order_relaxed)) return;
+    try {
+        region_lock const lock{all().guard};
+        if (s.has_async_frees.exchange(true, std::memory_order_relaxed)) return;
+        all().noted.push_back(&s);
+    } catch (...) { s.has_async_frees.store(false, std::memory_order_relaxed); }
+}
+
+CUOTA_INLINE dynamic_array<shared<stream_state>> async_frees::take(device where) {
+    dynamic_array<shared<stream_state>> taken;
+    region_lock const lock{all().guard};
+    taken.reserve(all().noted.size());
+    all().noted.erase_if([&](stream_state* s) {
+        if (s->home != where || !s->try_add_owner()) return false;
+        taken.push_back(shared<stream_state>::adopt(s));
+        s->has_async_frees.store(false, std::memory_order_relaxed);
+        return true;
+    });
+    return taken;
+}
+
+CUOTA_INLINE void async_frees::leave(stream_state& s) noexcept {
+    region_lock const lock{all().guard};
+    all().noted.erase_if([&](stream_state* known) { return known == &s; });
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Streams that are remembered, and which stream a default handle names. For runtime/stream.hpp.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include <cuota/core/config.hpp>
+#include <cuota/core/shared.hpp>
+#include <cuota/runtime/device.hpp>
+
+namespace cuota::inline v0::detail {
+
+/// A thread of the host: a number that no other thread of the program has or had, and the system's name for messages.
+struct host_thread {
+    std::uint64_t number = 0;
+    long system_id = 0;
+
+    /// The calling thread. Numbers count from 1.
+    CUOTA_PROCESS_STATE [[nodiscard]] static host_thread current() noexcept;
+};
+
+/// A stream that is remembered: a `stream`, which the last owner destroys, or a default stream, which CUDA owns.
+struct stream_state final : ref_counted {
+    stream_state(cudaStream_t handle, std::uint64_t stream_id, device where,
+                 host_thread named_in = {}) noexcept
+        : native{handle}, id{stream_id}, home{where}, thread{named_in} {}
+    ~stream_state();
+    cudaStream_t native;
+    std::uint64_t id;
+    device home;
+    /// Of cudaStreamPerThread: the only thread whose handle names this stream; else number 0.
+    host_thread thread;
+    std::atomic<bool> thread_has_ended = false;
+    std::atomic<bool> has_async_frees = false;  // is in async_frees
+};
+
+/// True for the handles that name another stream on another device (0, cudaStreamLegacy) or in another thread as well
+/// (cudaStreamPerThread). Everything else names one stream.
+[[nodiscard]] inline bool is_default_handle(cudaStream_t native) noexcept {
+    return reinterpret_cast<std::uintptr_t>(native) <= 2;
+}
+
+/// The stream that a default handle names in the calling thread on its current device. Throws: cuda_error, std::bad_alloc.
+[[nodiscard]] shared<stream_state> default_stream(cudaStream_t native);
+
+}  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <unistd.h>
+
+#include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/process.hpp>
+#include <cuota/core/std_parts.hpp>
+#include <cuota/runtime/async_frees.hpp>
+#include <cuota/runtime/beside_capture.hpp>
+#include <cuota/runtime/call.hpp>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE host_thread host_thread::current() noexcept {
+    static constinit std::atomic<std::uint64_t> threads = 0;
+    static constinit thread_local host_thread mine{};
+    if (mine.number == 0) mine = {threads.fetch_add(1, std::memory_order_relaxed) + 1, ::gettid()};
+    return mine;
+}
+
+/// The default streams that were named: of one thread, or the legacy streams of all devices.
+struct default_streams {
+    dynamic_array<shared<stream_state>> named;
+
+    [[nodiscard]] shared<stream_state> of(cudaStream_t native, device where, host_thread thread) {
+        for (shared<stream_state> const& s : named)
+            if (s->home == where) return s;
+        named.reserve(named.size() + 1);
+        shared<stream_state> made = fresh(native, where, thread);
+        named.push_back(made);
+        return made;
+    }
+    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> fresh(cudaStream_t native, device where,
+                                                                        host_thread thread) {
+        // CUDA counts ids from 1, and refuses to tell the id of a stream that is captured.
+        constexpr std::uint64_t mark = std::uint64_t{3} << 62;
+        static constinit std::atomic<std::uint64_t> made = 0;
+        std::uint64_t const id = mark | (made.fetch_add(1, std::memory_order_relaxed) + 1);
+        return shared<stream_state>::make(native, id, where, thread);
+    }
+
+    /// Of all devices; lives as long as the program, as streams outlive statics.
+    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> legacy(device where) {
+        union forever {
+            forever() noexcept : all{} {}
+            ~forever() {}
+            struct {
+                process_lock guard;
+                default_streams streams;
+            } all;
+        };
+        static forever kept;
+        std::lock_guard const lock{kept.all.guard};
+        return kept.all.streams.of(cudaStreamLegacy, where, {});
+    }
+    /// Of the calling thread. While the thread's own objects are being destroyed at its end, each is made anew.
+    CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> per_thread(device where) {
+        static constinit thread_local bool has_ended = false;
+        struct until_thread_end : default_streams {
+            ~until_thread_end() {
+                has_ended = true;
+                for (shared<stream_state> const& s : named) s->thread_has_ended = true;
+            }
+        };
+        if (has_ended) return fresh(cudaStreamPerThread, where, host_thread::current());
+        static thread_local until_thread_end mine;
+        return mine.of(cudaStreamPerThread, where, host_thread::current());
+    }
+};
+
+CUOTA_INLINE shared<stream_state> default_stream(cudaStream_t native) {
+    device const where = device::current();
+    return native == cudaStreamPerThread ? default_streams::per_thread(where)
+                                         : default_streams::legacy(where);
+}
+
+CUOTA_INLINE stream_state::~stream_state() {
+    if (is_default_handle(native)) return;
+    if (has_async_frees.load(std::memory_order_relaxed)) async_frees::leave(*this);
+    rt::beside_capture const beside;
+    // Returns at once; what is enqueued still runs.
+    rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// An error sink of a program that uses the very object whose failure it is told of.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <utility>
+
+#include <cuota/core/error_sink.hpp>
+
+namespace support {
+
+/// While one lives, the sink calls ask() for each error that is no consequence of that, after the sink that was set before.
+class asking_sink {
+public:
+    explicit asking_sink(std::function<void()> ask)
+        : before_{cuota::set_error_sink([this, ask = std::move(ask)](std::exception const& error) {
+              before_(error);
+              if (is_asking_.exchange(true)) return;
+              (void)cuota::report_failure_of(ask);
+              is_asking_ = false;
+          })} {}
+    asking_sink(asking_sink const&) = delete;
+    asking_sink& operator=(asking_sink const&) = delete;
+    ~asking_sink() { cuota::set_error_sink(std::move(before_)); }
+
+private:
+    cuota::error_sink before_;
+    std::atomic<bool> is_asking_ = false;
+};
+
+}  // namespace support

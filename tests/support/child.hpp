@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+/// Child processes of a test. ThreadSanitizer does not take a fork of a program with threads.
+#pragma once
+
+#include <csignal>
+#include <cstdlib>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/catch.hpp"
+
+namespace support {
+
+/// How a child ended that runs f and, if it has not ended by itself, ends with status 0. One that hangs is ended after 30 seconds.
+template <class F>
+[[nodiscard]] int status_of_child(F f) {
+    pid_t const child = ::fork();
+    if (child == 0) {
+        std::signal(SIGALRM, SIG_DFL);
+        ::alarm(30);
+        f();
+        ::_exit(0);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    return status;
+}
+
+/// For tests with static owners: true in a process that runs this test alone. Elsewhere it starts such a process, checks that it ends with
+/// that status, and returns false. What a sanitizer takes for a leak in a forked child is not looked at there.
+[[nodiscard]] inline bool is_alone(char const* test, int wanted = 0) {
+    if (std::getenv("CUOTA_PLANTED")) return true;
+    int const status = status_of_child([test] {
+        ::alarm(0);  // the test's own limit counts
+        ::setenv("CUOTA_PLANTED", "1", 1);
+        ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+        ::execl("/proc/self/exe", "test", test, "--out", "/dev/null", nullptr);
+        ::_exit(99);
+    });
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == wanted);
+    return false;
+}
+
+}  // namespace support
