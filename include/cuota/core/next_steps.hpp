@@ -46,8 +46,8 @@ struct raised_limit {
 /// One thing that can be done about a refusal. Example: tests/core/next_steps.cpp
 struct next_step {
     step_kind kind{};  ///< what it changes
-    bool suffices =
-        false;  ///< alone, as the program stands, and the request repeated next; a step in vain is listed to say so
+    /// The request succeeds after this step alone, if it is repeated before anything else changes. A step in vain is listed to say so.
+    bool suffices = false;
     double change = 0;      ///< the share that it changes: of the request, of what is held, of the limits
     std::size_t bytes = 0;  ///< what would fit; what the holders release together; what limits or device lack
     std::size_t count = 0;  ///< ask_less: bytes in whole units of the request

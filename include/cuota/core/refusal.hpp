@@ -40,8 +40,8 @@ struct budget_facts {
     std::size_t peak = 0;     ///< the most that was held, since the last reset_peak
     bool is_prepaid = false;  ///< a reservation's: its limit was charged to its parent, and is only grown
     bool has_ended = false;   ///< a reservation's that is over: nothing can be charged to it any more
-    std::size_t coming =
-        0;  ///< of what is held: for memory that has not come yet, so that it is no part of the peak
+    /// The part of `held` that is charged for memory not allocated yet; the peak does not count it.
+    std::size_t coming = 0;
 
     /// What it can still be charged; 0 where a lowered limit lies below what is held.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
@@ -57,8 +57,8 @@ struct device_facts {
     std::size_t free = 0;      ///< left for every program
     std::size_t ours = 0;      ///< held through cuota in this process
     std::size_t overhead = 0;  ///< of elsewhere(), what was there at the start (budget::learn_overhead)
-    std::size_t pooled =
-        0;  ///< idle in the driver's own pool, which cudaMallocAsync takes from; any request that lacks it gets it
+    /// Idle in the driver's own pool, from which cudaMallocAsync takes memory; given back to the device when a request needs it.
+    std::size_t pooled = 0;
 
     /// Other programs, the CUDA context and libraries: what is gone, and neither ours nor idle in the driver's pool.
     [[nodiscard]] std::size_t elsewhere() const noexcept;
@@ -94,8 +94,8 @@ struct refusal {
         0;  ///< the most that a request from here could have got, caches having given what they can
     std::size_t room_to_grow = 0;  ///< as would_fit, for growing the reservation that `budgets` end with
     std::string cause{};           ///< what a lower layer said, when it was not a budget that refused
-    /// Whose memory makes room for the request when it is released, as the pools that hold it tell: not every block that is released is
-    /// a whole page, or lies beside another. Empty: nobody's is known to; absent: nobody looked.
+    /// The holders whose release makes room for the request. The pools that hold the memory were asked, because a block that is released may
+    /// be less than a page, or lie apart from others. Empty when no release is known to suffice; absent when it was not looked for.
     std::optional<std::vector<holding>> release{};
 
     /// The largest count of the request's unit that would have fitted.

@@ -47,8 +47,9 @@ public:
     [[nodiscard]] outcome charge_coming_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
     /// The same; false when it did not fit.
     [[nodiscard]] bool try_charge_coming(std::size_t bytes) noexcept;
-    /// They count for peaks from now on. May be told by another thread than the one that charged.
+    /// The memory was allocated: its bytes count for peaks from now on. Any thread may call it, once for each charge.
     void arrived(std::size_t bytes) noexcept;
+    /// The memory was not allocated: refunds its bytes.
     void did_not_come(std::size_t bytes) noexcept;
 
     /// False when more would be given back than was charged here and is still held: then nothing changed.
