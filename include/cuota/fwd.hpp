@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The public names, declared and no more: for headers that only mention them. Where the compiler calls one of them incomplete, include
-/// the header of its name: step_plan is defined in pool/step_plan.hpp. all.hpp includes all of them.
+/// Forward declarations of the public names, for headers that use them only by name. Where the compiler reports an incomplete type, include
+/// the header of that name: step_plan is defined in pool/step_plan.hpp. all.hpp includes all of them.
 #pragma once
 
 #include <cuota/core/config.hpp>

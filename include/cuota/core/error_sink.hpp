@@ -14,8 +14,8 @@
 
 namespace cuota::inline v0 {
 
-/// Receives an error that was met where throwing is impossible. It is called outside every lock of the library, on the thread that
-/// met the error: what is met under a lock is reported when the lock has been released. So a sink may ask any object of the library
+/// Receives an error from a function that cannot throw. It is called outside every lock of the library, on the thread where the error
+/// occurred: an error under a lock is reported when the lock has been released. So a sink may ask any object of the library
 /// for its figures, allocate, charge, and end the program by std::exit.
 /// An exception that leaves it is dropped: there is nobody behind it.
 /// It does not receive a cuda_error that says that CUDA has ended with the program (cudaErrorCudartUnloading): objects that are

@@ -75,7 +75,7 @@ void append_list(std::string& text, std::vector<std::string> const& items, std::
 
 [[nodiscard]] double share(std::size_t part, std::size_t whole) noexcept;
 
-// Appends what is to be asked for literally, so it is told to the last unit.
+// Appends an amount to ask for, which the reader will type, so it is exact to the last unit.
 void append_exact(std::string& text, label const& request, std::size_t bytes, std::size_t count);
 
 // One that covers the rest alone, the smallest of those; else the largest, and the same for what is missing then.
@@ -90,7 +90,7 @@ void append_why_release_is_in_vain(std::string& text, refusal const& r, std::siz
 // Empty when limits are all that is in the way.
 [[nodiscard]] std::string why_raise_is_in_vain(refusal const& r, std::vector<raised_limit> const& limits);
 
-// Each fills in the step of its kind, or returns false where there is nothing to do of it.
+// Each fills in the step of its kind, or returns false when no such step exists.
 [[nodiscard]] bool step_ask(refusal const& r, next_step& step);
 [[nodiscard]] bool step_release(refusal const& r, next_step& step);
 [[nodiscard]] bool step_raise(refusal const& r, next_step& step);
@@ -225,7 +225,7 @@ CUOTA_INLINE bool step_release(refusal const& r, next_step& step) {
     // Caches give theirs as soon as that is enough.
     std::size_t const missing = lacking(r) - (r.reclaimable < lacking(r) ? r.reclaimable : lacking(r));
     if (!at || at->held == 0 || missing == 0) return false;
-    if (r.budgets.back().has_ended) return false;  // what is released goes to its parent
+    if (r.budgets.back().has_ended) return false;  // its memory is refunded to its parent
 
     // What lies free in a pool is nobody's to release; it follows when all of its neighbours are gone.
     std::vector<holding> users;
@@ -312,7 +312,7 @@ CUOTA_INLINE bool step_raise(refusal const& r, next_step& step) {
         std::size_t const missing = b.missing_for(r.charged);
         auto const limit = checked_add(b.held, r.charged);
         if (missing == 0) continue;
-        if (!limit || r.charged == unlimited) return false;  // no limit can say that
+        if (!limit || r.charged == unlimited) return false;  // no limit is that high
         step.limits.push_back({b.name, level, *limit, b.is_prepaid ? missing : 0});
         step.change += share(missing, b.limit);
         if (missing > step.bytes) step.bytes = missing;
@@ -328,7 +328,7 @@ CUOTA_INLINE bool step_free_device(refusal const& r, next_step& step) {
     std::size_t const missing = r.missing_on_device();
     if (missing == 0) return false;
     for (budget_facts const& b : r.budgets)
-        if (b.missing_for(r.charged) != 0) return false;  // said with the limits
+        if (b.missing_for(r.charged) != 0) return false;  // listed with the limits
     device_facts const& d = *r.device;
     step.kind = step_kind::free_device;
     step.suffices = r.charged <= d.total;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a forked child may not touch: objects of its parent, whose locks other threads of the parent may have held at the fork, and
+/// Detection of fork. A child must not use objects of its parent, whose locks other threads of the parent may have held at the fork, nor
 /// CUDA, if the parent had used it.
 #pragma once
 
@@ -18,14 +18,14 @@ class CUOTA_PROCESS_STATE process_number {
 public:
     /// Cost: a load.
     [[nodiscard]] static unsigned now() noexcept { return now_.load(std::memory_order_relaxed); }
-    /// The same, for who remembers it: from here on forks are counted. Cost: two loads.
+    /// The same, for a caller that stores it: the first such call begins to count forks. Cost: two loads.
     [[nodiscard]] static unsigned remembered() noexcept {
         if (!is_counted_.load(std::memory_order_acquire)) [[unlikely]]
             count_forks();
         return now();
     }
 
-    /// CUDA is used in this process. Cost: a load.
+    /// Notes that this process uses CUDA. Cost: a load.
     static void note_cuda() noexcept {
         if (cuda_in_.load(std::memory_order_relaxed) == never) [[unlikely]]
             note_first_cuda();
@@ -47,7 +47,7 @@ private:
     static inline constinit std::atomic<unsigned> cuda_in_ = never;
 };
 
-/// A function for the beginning of a child: begin(hook), in the order of the last one made. Never destroyed.
+/// A function that a child runs when it begins. The hook that was made last runs first. Never destroyed.
 class CUOTA_PROCESS_STATE child_hook {
 public:
     explicit child_hook(void (*begin)(child_hook&) noexcept) noexcept;
@@ -61,8 +61,8 @@ private:
     static inline constinit std::atomic<child_hook*> all_ = nullptr;
 };
 
-/// A lock of the process and not of an object. A child begins with it open: the thread that had it is not there. So what it guards must
-/// bear that a change was not completed. Never destroyed.
+/// A lock that belongs to the process and not to an object. It is unlocked when a child begins, as the thread that had locked it does not
+/// exist there. So the data that it guards must be usable after an incomplete change. Never destroyed.
 class process_lock : child_hook {
 public:
     process_lock() noexcept;
@@ -73,7 +73,7 @@ private:
     std::mutex guard_;
 };
 
-/// A lock of an object. Taken by region_lock, it throws misuse in a child of the process that made it.
+/// A lock that belongs to an object. region_lock throws misuse for one in a child of the process that made it.
 class object_lock : public std::mutex {
 public:
     [[nodiscard]] bool is_of_parent() const noexcept { return made_in_ != process_number::now(); }
@@ -82,9 +82,9 @@ private:
     unsigned const made_in_ = process_number::remembered();
 };
 
-/// Throws misuse that says that an object of the parent of this process was used. Defined with core/error_sink.hpp.
+/// Throws misuse: an object of the parent of this process was used. Defined with core/error_sink.hpp.
 [[noreturn]] void throw_forked();
-/// Reports the same, where throwing is impossible.
+/// Reports the same to the error sink, for functions that are noexcept.
 void report_forked() noexcept;
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One state for a program and all its libraries, and how a second one is noticed.
+/// The state of the process that a program and all its libraries share, and the detection of a second one.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// Identifies the state that the calling code uses: all functions and members that are CUOTA_PROCESS_STATE. A program and the libraries
-/// that it is linked with have one. A library that is opened by dlopen has one of its own when the program does not export its symbols.
+/// Identifies the state that the calling code uses: all functions and members marked CUOTA_PROCESS_STATE. A program and the libraries that
+/// it is linked with share one. A library that dlopen opens has a second one when the program does not export its symbols.
 CUOTA_PROCESS_STATE [[nodiscard]] void const* process_state() noexcept;
 
 /// Throws misuse when an object that was made with `state` is used by code with another one: captures, device budgets and the error sink
-/// of the two know nothing of each other. `what` names the object. Cost: a comparison.
+/// of the two states are separate. `what` names the object. Cost: a comparison.
 void refuse_other_state(void const* state, char const* what, place where);
 
-/// The library with that address stays loaded until the program ends, even when the program closes it: an object that outlives the call
-/// points there, as a refusal that a budget keeps points to its names, its places and the code that destroys it.
-/// Cost: some microseconds; for a library that was kept before, a look at the list of libraries. Threads: any.
+/// Keeps the library with that address loaded until the program ends, even if the program closes it: an object that outlives the call
+/// points into it, as a refusal that a budget keeps points to its names, its places and the code that destroys it.
+/// Cost: some microseconds; for the library that was kept last, a search of the list of libraries. Threads: any.
 CUOTA_PROCESS_STATE void keep_loaded(void const* address) noexcept;
 
 }  // namespace cuota::inline v0::detail
@@ -79,8 +79,11 @@ CUOTA_INLINE void keep_loaded(void const* address) noexcept {
     loaded::library found{reinterpret_cast<std::uintptr_t>(address)};
     if (::dl_iterate_phdr(&loaded::has_address, &found) == 0 || !found.name || !*found.name) return;
     static constinit std::atomic<std::uintptr_t> last_kept = 0;
-    if (last_kept.exchange(found.base, std::memory_order_relaxed) == found.base) return;
-    if (void* const handle = ::dlopen(found.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) ::dlclose(handle);
+    if (last_kept.load(std::memory_order_relaxed) == found.base) return;
+    void* const handle = ::dlopen(found.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    if (!handle) return;
+    ::dlclose(handle);
+    last_kept.store(found.base, std::memory_order_relaxed);  // only now: another thread may rely on it
 }
 
 }  // namespace cuota::inline v0::detail

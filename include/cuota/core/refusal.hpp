@@ -60,7 +60,7 @@ struct device_facts {
     /// Idle in the driver's own pool, from which cudaMallocAsync takes memory; given back to the device when a request needs it.
     std::size_t pooled = 0;
 
-    /// Other programs, the CUDA context and libraries: what is gone, and neither ours nor idle in the driver's pool.
+    /// Held by other programs, the CUDA context and libraries: neither free, nor ours, nor idle in the driver's pool.
     [[nodiscard]] std::size_t elsewhere() const noexcept;
 };
 
@@ -94,8 +94,8 @@ struct refusal {
         0;  ///< the most that a request from here could have got, caches having given what they can
     std::size_t room_to_grow = 0;  ///< as would_fit, for growing the reservation that `budgets` end with
     std::string cause{};           ///< what a lower layer said, when it was not a budget that refused
-    /// The holders whose release makes room for the request. The pools that hold the memory were asked, because a block that is released may
-    /// be less than a page, or lie apart from others. Empty when no release is known to suffice; absent when it was not looked for.
+    /// The holders whose release makes room for the request. The pools that hold the memory were asked, because a released block may be
+    /// less than a page, or lie apart from others. Empty when no release is known to suffice; absent when it was not looked for.
     std::optional<std::vector<holding>> release{};
 
     /// The largest count of the request's unit that would have fitted.

@@ -39,14 +39,14 @@ public:
     /// One more, by somebody who owns it already.
     void add_owner() const noexcept { owners_.fetch_add(1, std::memory_order_relaxed); }
 
-    /// True when the caller was the last owner and must delete. Never for what a forked child has of its parent.
+    /// True when the caller was the last owner and must delete the object. Always false in a forked child for an object of its parent.
     [[nodiscard]] bool drop_owner() const noexcept;
 
     /// One more owner unless there is none left. For registries whose entries leave, under the registry's lock, in
     /// the destructor of what they name: the memory is then still there to ask.
     [[nodiscard]] bool try_add_owner() const noexcept;
 
-    /// True in a forked child for what its parent made: it must not be used there, and is never deleted.
+    /// True in a forked child for an object that its parent made: it must not be used there, and is never deleted.
     [[nodiscard]] bool is_of_parent() const noexcept { return made_in_ != detail::process_number::now(); }
 
     /// How many at this moment; another thread may change that at once.

@@ -94,7 +94,7 @@ void see_section_end(thread_record const& other) noexcept;
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE thread_registry& thread_registry::instance() noexcept {
-    // Records of threads that are not there are not given out again: what they own would be taken for the new thread's.
+    // Records of threads of the parent are not reused: a new thread would get the things that they own.
     struct hooked {
         thread_registry all;
         child_hook hook{[](child_hook&) noexcept { begin_child(); }};

@@ -175,7 +175,7 @@ private:
         state_ = std::make_shared<state const>(std::move(all));
     }
 
-    // Names what the file is, when it is no such file and that can be told.
+    // Throws a data_error that names the file's kind, if it is no such file and its kind can be recognized.
     template <class Open>
     [[nodiscard]] static arrow_source opened(detail::arrow_origin const& from, Open const& open) {
         try {
@@ -184,7 +184,7 @@ private:
             std::optional<file> there;
             try {
                 there.emplace(from.name);
-            } catch (data_error const&) {}  // Arrow has said why
+            } catch (data_error const&) {}  // Arrow's own error is thrown below
             if (there) detail::refuse_other_content(*there);
             throw;
         }

@@ -43,7 +43,7 @@ public:
 private:
     loader_shape const* shape_;
     any_source const* from_;
-    gather_context context_;  // of what was drawn
+    gather_context context_;  // of the samples drawn last
     sample_list samples_;
     sample_list of_others_;  // of the other processes' batches in the same step
     std::vector<std::span<std::byte>> out_;

@@ -58,14 +58,14 @@ private:
 
     // Marks where a stream is; one event a stream, made once. A stream that others capture is marked before the slot is filled again.
     void remember(stream_share const& s);
-    // Returns false when the stream's earlier work is over: `capture` captures it, or it is the default stream of another thread, so that
-    // the host waited for the device. Throws: misuse while the stream is part of a foreign capture; cuda_error.
+    // Returns false when the stream's earlier work has completed: `capture` captures it, or it is the default stream of another thread, for
+    // which the host waited for the device. Throws: misuse while the stream is part of a foreign capture; cuda_error.
     static bool mark(reader& r);
     void mark_all();
 
     std::optional<staging_ring::in_flight> arriving_{};
-    std::optional<event> made_{};       // of what was made here last
-    bool is_made_ = false;              // what is here now is that; else it is as it arrived
+    std::optional<event> made_{};       // recorded when the contents were last computed
+    bool is_made_ = false;              // the contents were computed, not only copied here
     dynamic_array<stream_share> used_;  // by the batch that is here now; its place is kept for the next
     dynamic_array<rt::borrowed_range> borrowed_;  // of the same batch
     dynamic_array<reader> readers_;

@@ -49,12 +49,12 @@ template <std::predicate<std::string const&> Wanted>
 ///
 ///     auto train = cuota::directory_of("train", ".npy", [](auto const& path) { return cuota::npy_source{path}; });
 ///
-/// With more files than `most_open` only those are open that were read last: a file is opened again when it is read again, by a
-/// call of `open` from the thread that reads, which must return what it returned first. `open` is kept in any case.
+/// With more files than `most_open`, only those that were read last are open. A file that is read again is opened again, by a call of
+/// `open` from the reading thread, which must return the same data as the first time. `open` is kept in any case.
 /// Throws: data_error when the folder cannot be listed, or has no such file; misuse, as concat_source; what `open`
-///         and `which` throw. A gather: data_error too for a file that is another one when it is opened again.
+///         and `which` throw. A gather: data_error too when a file has changed since it was first opened.
 /// Cost:   that of a concat_source; as many open files as `open` keeps, mostly one each, for at most `most_open` of them and one for each
-///         thread that reads. Opening again costs what `open` does: it inflates what it inflates.
+///         thread that reads. Opening a file again costs a call of `open`, which decompresses again if it does so.
 /// Threads: any.
 template <class Which, std::invocable<std::string const&> Open>
     requires(std::convertible_to<Which const&, std::string_view> ||

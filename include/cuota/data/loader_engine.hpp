@@ -58,7 +58,7 @@ public:
 
     /// Throws: misuse in a forked child of the process that made the loader, and within a device_transform of the loader.
     void expect_usable(place where) const;
-    /// For whoever owns it and ends: all that it does then, but in a child.
+    /// Runs end(engine) for an owner that is destroyed, except in a forked child, and drops the owner's share.
     template <class End>
     static void let_go(shared<loader_engine>& of, End end) noexcept {
         if (!of) return;
@@ -76,8 +76,9 @@ public:
     /// throws. The loader is as before then.
     void start_epoch(std::uint64_t epoch, std::uint64_t position, place where);
 
-    /// What is being read belongs to nobody now; slots that were filled or copied come home. Waits until a copy that another thread
-    /// is enqueuing is enqueued. Within the loader's device_transform the epoch ends when that has returned.
+    /// Ends the epoch. Batches that workers still read are dropped when they have been read; slots that were filled or copied return to
+    /// their rings. Waits for a copy that another thread is enqueuing. Within the loader's device_transform the epoch ends when that has
+    /// returned.
     void end_epoch() noexcept;
 
     /// True when `next` has not to wait any more, false when that has taken too long.
@@ -161,7 +162,7 @@ private:
         std::uint64_t epoch;
     };
     void copy_what_can_be() noexcept;
-    // Nothing while another thread copies.
+    // Does nothing while another thread copies.
     [[nodiscard]] std::optional<copying> begin_copying() noexcept;
     // What became of it. Returns the next one; when there is none, the thread copies no more.
     [[nodiscard]] std::optional<copying> copied(copying const& done, std::size_t bytes,
@@ -532,7 +533,7 @@ CUOTA_INLINE auto loader_engine::copied(copying const& done, std::size_t bytes,
         }
         next = next_copying();
     }
-    arrived_.notify_all();  // nobody waits for the next one's transform
+    arrived_.notify_all();  // waiters need not wait for the next batch's transform
     if (is_over) memory_->drop_use();
     return next;
 }

@@ -61,7 +61,7 @@ struct loader_stats {
         true;  ///< false: the slots on the host are ordinary memory (loader_options::on_pin_failure)
     std::chrono::nanoseconds elapsed{0};  ///< since the epoch began, until its end
 
-    // Of all workers together, each of the batches that they have filled, and what is under way.
+    // Sums over all workers, of the batches that they have filled and of those in progress.
     std::chrono::nanoseconds drawing{0};            ///< asking the sampler
     std::chrono::nanoseconds reading{0};            ///< in the source's gather
     std::chrono::nanoseconds waiting_for_slots{0};  ///< until a pinned slot's last copy was over

@@ -36,10 +36,10 @@ struct worker_times {
     std::chrono::nanoseconds reading{0};
 };
 
-/// What a worker does now.
+/// The present activity of a worker.
 enum class worker_stage { idle, waiting, drawing, reading };
 
-/// Of the epoch that goes on, or went on last, with what is under way. Threads: one at a time.
+/// The times of the current epoch, or else of the last one, with stages in progress counted up to now. Threads: one at a time.
 class loader_times {
 public:
     /// Throws: std::bad_alloc.
@@ -51,10 +51,10 @@ public:
 
     void filled(worker_times const& taken) noexcept;
     void copied(std::size_t bytes) noexcept { sum_.bytes += bytes; }
-    /// From now on that worker is in that stage; what it did before counts when it has filled a batch.
+    /// Notes that a worker begins a stage. Its earlier stages are added to the sums when it has filled a batch.
     void goes_on(std::size_t worker, worker_stage stage,
                  std::span<std::uint64_t const> samples = {}) noexcept;
-    /// The program waits for a batch, until it waits no more.
+    /// Notes that the program begins to wait for a batch; waits_no_more() ends that.
     void waits() noexcept { waits_since_ = std::chrono::steady_clock::now(); }
     void waits_no_more() noexcept;
     void delivered(std::size_t samples) noexcept;

@@ -79,7 +79,7 @@ private:
     bool has_order_ = false;
     bool has_shape_ = false;
     bool is_fortran_ = false;
-    std::size_t order_at_ = 0;  // where the text says so
+    std::size_t order_at_ = 0;  // the place of 'fortran_order' in the text
 };
 
 }  // namespace detail

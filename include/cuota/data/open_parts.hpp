@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Many sources that are opened by path, of which only some are open at a time: there are more files than descriptors.
+/// Sources in files of which only some are open at a time, for data of more files than the process may have descriptors.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ namespace cuota::inline v0::detail {
 /// Half of the descriptors that the process may have open; unlimited where there is no limit.
 [[nodiscard]] std::size_t descriptors_to_use() noexcept;
 
-/// Opens parts when they are asked for, and drops the one that was not asked for the longest when there are more than `most`. What is
-/// in use stays until its last user drops it, so there may be one more for each thread that reads.
+/// Opens each part on demand, and drops the least recently used one when more than `most` are open. A part in use stays open until its
+/// last user drops it, so one more for each reading thread may be open.
 /// Threads: any. Parts are opened and closed outside of the lock.
 class open_parts {
 public:
@@ -54,11 +54,11 @@ private:
     open_call const open_;
     std::mutex guard_;
     dynamic_array<entry> kept_;
-    dynamic_array<std::size_t> place_;  // of each part in kept_, from 1; 0: it is not there
+    dynamic_array<std::size_t> place_;  // of each part in kept_, from 1; 0 when it is not open
     std::uint64_t uses_ = 0;
 };
 
-/// One of these parts as a source. Throws: data_error when a file is not what it was when it was opened first.
+/// One of these parts as a source. Throws: data_error when a file has another size or other fields than when it was first opened.
 template <source S>
 class part_source {
 public:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a file holds in place of the data that is expected: a pointer to it, a page that a server answered with, an archive.
+/// Recognizes common files that are not the expected data: a Git LFS pointer, an HTML page of a server, an archive.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@
 
 namespace cuota::inline v0::detail {
 
-/// Describes what the file is, by its first bytes, and what to do about it; empty for what may be data. Throws: as file.
+/// Recognizes a file by its first bytes, and returns text that names its kind and the remedy; empty for any other file. Throws: as file.
 /// Cost: a read of 512 bytes.
 [[nodiscard]] std::string other_content(file const& from);
 
-/// For sources that found a file not to be of their format. Throws: data_error with other_content, if that is not empty.
+/// For a source whose file is not of its format. Throws: data_error with other_content, if that is not empty.
 void refuse_other_content(file const& from);
 
-/// Returns what parse() returns. When parse() throws a data_error, and the file is something else that can be named, throws a
-/// data_error that names it in place of that.
+/// Returns parse(). When parse() throws a data_error, and the file is of a kind that can be recognized, throws a data_error that names
+/// the kind instead.
 template <class Parse>
 [[nodiscard]] auto parsed(file const& from, Parse const& parse) {
     try {

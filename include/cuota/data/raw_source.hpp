@@ -28,8 +28,8 @@ struct raw_layout {
 
 /// A file of records of equal size after an optional header; a record is one sample's fields, back to back.
 ///
-/// Throws: data_error when the file does not hold a whole number of records, which says so if the file is something else: a Git
-///         LFS pointer, an HTML page, compressed, empty where there is a header; misuse when the layout contradicts itself.
+/// Throws: data_error when the file does not hold a whole number of records; it names a Git LFS pointer, an HTML page, a compressed file,
+///         or a file that is empty where a header is expected. misuse when the layout contradicts itself.
 /// Cost:   a gather reads a run of consecutive samples with one system call, straight to where it belongs,
 ///         and allocates nothing.
 /// Threads: as any source.

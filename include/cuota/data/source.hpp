@@ -27,8 +27,8 @@ struct sample_run {
     std::size_t count;    ///< samples
 };
 
-/// What a gather is for: what the host's random augmentation is seeded by. A pure function of it and of the samples is the same for any
-/// number of workers and processes, in any batch, and in an epoch that is resumed.
+/// The epoch and the seed of a gather, to seed random augmentation on the host. A pure function of them and of the samples gives the same
+/// data for any number of workers and processes, in any batch, and in an epoch that is resumed.
 /// Example: tests/data/gather_context.sim.cpp
 struct gather_context {
     std::uint64_t epoch = 0;  ///< the number that the program gave to batch_loader::epoch
@@ -69,7 +69,7 @@ concept source = std::copy_constructible<S> &&
 
 namespace detail {
 
-/// A source whose samples depend on the epoch, or that stands above such a one.
+/// A source whose samples depend on the epoch, or one made of such a source.
 template <class S>
 concept gathers_in_context = requires(S const& s, std::span<std::uint64_t const> samples,
                                       std::span<std::span<std::byte> const> out,

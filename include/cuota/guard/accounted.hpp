@@ -91,7 +91,7 @@ protected:
     [[nodiscard]] shared<Books> const& owner() const noexcept { return books_; }
 
 private:
-    // In a forked child the memory and the books are the parent's.
+    // In a forked child the memory and its account belong to the parent.
     void give(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!books_->is_of_parent()) [[likely]]
             books_->deallocate(order, p, bytes, alignment);

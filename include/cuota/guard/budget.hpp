@@ -28,7 +28,7 @@ extern template class shared<detail::ledger>;
 extern template class shared<detail::prepayment>;
 #endif
 
-/// A limit in bytes, and the account of what is held under it. A handle: copies are the same budget.
+/// A limit in bytes, and the account of the memory held under it. A handle: copies are the same budget.
 ///
 /// A charge is exact under any number of threads: the limit (inclusive) is not passed for an instant, and nothing
 /// that fits is refused. With a parent, a charge is made at every level or at none.

@@ -30,10 +30,10 @@ public:
     explicit budgeted_books(budget b);
     CUOTA_INLINE_IN_PLACE ~budgeted_books() override;
 
-    /// True when the bytes are still to come, and `settle` must be told what became of them; false when this thread held them ready, so
-    /// that they make no new peak and need no lock. Throws: budget_exceeded.
+    /// True when the charge is for bytes not allocated yet, and `settle` must be called with the outcome; false when it was met from this
+    /// thread's stock, which makes no new peak and needs no lock. Throws: budget_exceeded.
     [[nodiscard]] bool charge(std::size_t cost, charge_request const& request);
-    /// Of bytes that were to come: they have come, or they have not, and are refunded.
+    /// After a charge that returned true: the bytes were allocated, or they were not, and are refunded.
     void settle(std::size_t cost, bool has_come) noexcept;
     void refund(std::size_t cost) noexcept { budget_.refund(cost); }
     /// Throws: std::bad_alloc.

@@ -43,7 +43,7 @@ public:
     [[nodiscard]] outcome charge_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
 
     /// As charge_or_say, for memory that has not come yet: it counts for every limit, and for no peak. What was charged has
-    /// to be told as arrived, or as what did_not_come, which refunds it.
+    /// to be settled by `arrived`, or by `did_not_come`, which refunds it.
     [[nodiscard]] outcome charge_coming_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
     /// The same; false when it did not fit.
     [[nodiscard]] bool try_charge_coming(std::size_t bytes) noexcept;
@@ -100,7 +100,7 @@ private:
 
     [[gnu::noinline]] bool refund_by_lock(std::size_t bytes, thread_record* me) noexcept {
         if (is_of_parent()) [[unlikely]]
-            return true;  // it is the parent's charge
+            return true;  // the parent made the charge
         ledger_change const change{*tree_};
         stock* const mine = me && stock_of(*me).is_of(*me) ? &stock_of(*me) : nullptr;
         std::size_t const used = mine ? mine->used() : 0;
@@ -199,7 +199,7 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
     for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
     raise_peaks(nullptr, nullptr);
-    // From here on as a charge by this thread, which will find the bytes ready when it has refunded them.
+    // Treats it from here on as a charge by this thread, whose refund puts the bytes into its stock.
     stock* const mine = bytes <= own_ ? open_stock(bytes, this_thread()) : nullptr;
     if (!mine) return;
     own_ -= bytes;
@@ -209,14 +209,15 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
 
 CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
-    // Refunds of other charges may have been counted here, and their charges in stocks.
+    // Other charges may have been refunded here after they were made from stocks, so this sum may be less.
     if (bytes > own_) collect([this](stock& s) { return s.node() == this; }, this_thread());
     std::size_t const left =
         std::min(bytes, own_);  // less where the program refunded more than it had charged
     own_ -= left;
     for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
     drop(left);
-    if (left != bytes) raise_peaks(nullptr, nullptr);  // others counted as bytes that were to come
+    // Then bytes of other charges were counted as not allocated yet.
+    if (left != bytes) raise_peaks(nullptr, nullptr);
 }
 
 CUOTA_INLINE bool ledger::try_refund(std::size_t bytes) noexcept {

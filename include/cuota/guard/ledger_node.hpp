@@ -47,8 +47,8 @@ public:
 
     /// What `bytes` more, limit() at most, lack here, with what threads hold ready called in.
     [[nodiscard]] std::size_t missing_for(std::size_t bytes) noexcept;
-    /// The bytes that refunds and a higher limit have added to the room here so far, with what threads hold ready called
-    /// in. It only grows: what others charge meanwhile takes nothing from it.
+    /// Total bytes that refunds and higher limits have added to the room of this node so far. Calls in the stocks of all threads first.
+    /// Never decreases: charges do not reduce it.
     [[nodiscard]] std::size_t room_made() noexcept;
 
     /// Asks the outer limit, if there is one, when its last answer is too old. Outside the lock.
@@ -173,7 +173,7 @@ private:
     [[nodiscard]] std::size_t room_here() const noexcept;
     [[nodiscard]] std::size_t free() const noexcept { return limit_ - std::min<std::size_t>(limit_, held()); }
     [[nodiscard]] std::size_t held() const noexcept;
-    // What is taken, less what has not come. A program that refunds what it never charged may have refunded what is to come.
+    // taken_ less coming_. A program that refunds bytes that it never charged may have refunded some that are not allocated yet.
     [[nodiscard]] std::size_t arrived() const noexcept {
         return taken_ - std::min<std::size_t>(taken_, coming_);
     }
@@ -233,7 +233,7 @@ private:
     std::size_t own_ = 0;   // held by charges to this node, less what stocks count as used
     std::size_t peak_ = 0;  // the most that was held at an instant
     std::size_t room_made_ = 0;
-    std::size_t coming_ = 0;  // of what is taken: charged, and not come yet
+    std::size_t coming_ = 0;  // the part of taken_ for memory not allocated yet
     bool const prepaid_;
     bool settled_ = false;
     onlooker* onlookers_ = nullptr;

@@ -53,18 +53,19 @@ struct ledger_tree final : ref_counted {
     mutex guard;
     published_version version;
     stock* open = nullptr;  // all that are open, of all nodes
-    dynamic_array<std::pair<ledger_node const*, stakeholder*>> stakeholders;  // each leaves before it dies
-    dynamic_array<ledger_node const*> nodes;                                  // all, each after its parent
+    // Each leaves before it is destroyed.
+    dynamic_array<std::pair<ledger_node const*, stakeholder*>> stakeholders;
+    dynamic_array<ledger_node const*> nodes;  // all, each after its parent
     dynamic_array<std::pair<ledger_node const*, shared<budget_observer>>> observers;
     sole<outer_limit> outer;  // set before a second node is made
-    onlooker* due = nullptr;  // delivered for when the lock is let go
+    onlooker* due = nullptr;  // those to be notified when the lock has been released
     void const* const state = process_state();
 };
 
 /// The tree's lock, held to change figures. Who looks on is called when it ends: it must be what ends last.
 class [[nodiscard]] ledger_change {
 public:
-    /// Throws: misuse in a child of the process that made the tree; what is noexcept asks before.
+    /// Throws: misuse in a child of the process that made the tree; functions that are noexcept ask is_of_parent() before.
     explicit ledger_change(ledger_tree& tree);
     ledger_change(ledger_change const&) = delete;
     ledger_change& operator=(ledger_change const&) = delete;

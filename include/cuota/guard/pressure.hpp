@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What happens when a charge does not fit: who can give back is asked, then it is tried again, then it is refused.
+/// A charge that does not fit: holders of idle memory are asked to release it, the charge is tried again, and then it is refused.
 #pragma once
 
 #include <cstddef>
@@ -29,24 +29,24 @@ template <class Concerns>
 dynamic_array<ledger_node::stake> ledger_node::stakeholders(Concerns concerns) const {
     region_lock const lock{tree_->guard};
     dynamic_array<stake> found;
-    found.reserve(
-        tree_->stakeholders.size());  // an owner that went by a throw could be the last, under the lock
+    // A throw of a later push_back would release owners, perhaps the last ones, under the lock.
+    found.reserve(tree_->stakeholders.size());
     for (auto const& [at, who] : tree_->stakeholders)
         if (concerns(*at) && who->try_add_owner()) found.push_back({at, shared<stakeholder>::adopt(who)});
     return found;
 }
 
-/// What one request has asked for so far, and which reclaimers of the program it asks no more.
+/// The answers of reclaimers to one request so far, and the reclaimers of the program that this request does not ask again.
 ///
-/// A reclaimer of the program is asked for as long as the account shows what it says it gave. So a request ends, whatever
-/// reclaimers say: each round is memory that came back, or the last one for a reclaimer.
+/// A reclaimer of the program is asked again only while the account confirms the figures that it returns. So every request ends: a round
+/// either releases memory or is the last one for a reclaimer.
 class reclaim_record {
 public:
     std::vector<reclaimer_facts> told{};
 
-    /// Whether it is asked, and counted on, for this request.
+    /// False for a reclaimer that this request does not ask again.
     [[nodiscard]] bool counts_on(idle_holder const& who) const noexcept;
-    /// It said that it gave `claimed` bytes to a node with that limit, and `shown` came back. Returns what is believed.
+    /// Notes that it returned `claimed` bytes for a node, whose account got `shown` back. Returns the lesser of the two.
     [[nodiscard]] std::size_t believe(shared<idle_holder> const& who, std::size_t claimed, std::size_t shown,
                                       ledger_node const& refuser);
 
@@ -62,10 +62,10 @@ private:
 /// Asks the holders of an account for what is missing there.
 class reclaim_round {
 public:
-    /// Of those whose memory makes room in `refuser`.
+    /// Asks the holders whose memory makes room in `refuser`.
     reclaim_round(ledger_node& refuser, reclaim_record& record);
 
-    /// Returns what was given back, as the account shows it: 0 at once when all together could not give what is missing.
+    /// Returns the bytes that the account got back. Asks none, and returns 0, when all together could not release what is missing.
     [[nodiscard]] std::size_t ask_for(std::size_t missing);
 
 private:
@@ -77,37 +77,37 @@ private:
     idle_round left_;
 };
 
-/// Who could give back to a node, and how much each of them says, but those that the request asks no more.
+/// The holders that could release memory of a node, and the bytes that each states. Leaves out those that the request does not ask again.
 [[nodiscard]] std::vector<reclaimer_facts> who_could_give(ledger_node const& to,
                                                           reclaim_record const& record = {});
 [[nodiscard]] std::size_t sum_of(std::vector<reclaimer_facts> const& givers) noexcept;
 
-/// What a charge could get of a budget when caches have given what they can.
+/// The largest charge that would fit a budget after its caches had released `reclaimable` bytes.
 [[nodiscard]] std::size_t most_of(budget_facts const& b, std::size_t reclaimable) noexcept;
 
-/// What a charge could get at a node and at every one above it, caches having given what they can. As of now.
+/// The largest charge that would fit a node and every one above it, after their caches had released all that they can.
 [[nodiscard]] std::size_t most_at(ledger_node& node, reclaim_record const& record = {});
 
 /// The pool that a request was made to.
 class asked_pool {
 public:
     virtual ~asked_pool() = default;
-    /// The largest request that it could serve by what it has. Bytes.
+    /// The largest request that it could serve from the memory that it has. Bytes.
     [[nodiscard]] virtual std::size_t largest_free() const noexcept = 0;
-    /// Whether it could serve the request by what it has, if all that is held for these were released.
+    /// Whether it could serve the request from the memory that it has, if all memory of these holdings were freed.
     [[nodiscard]] virtual bool could_serve_if(std::span<holding const> released) const = 0;
 };
 
-/// Everything known about a refusal of `bytes`, as of now; missing() is 0 if by now they would fit.
+/// All facts about a refusal of `bytes`, as of this call; missing() is 0 if they fit by now.
 [[nodiscard]] refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request,
                                reclaim_record const& record = {}, asked_pool const* pool = nullptr);
 
-/// Asks for `missing` bytes, and tells who observes of what was given; false when it was nothing.
+/// Asks for `missing` bytes, and notifies the observers of the bytes released. Returns false when there were none.
 [[nodiscard]] bool ask(reclaim_round& round, std::size_t missing, ledger_node const& node,
                        reclaim_record const& record);
 
-/// Charges by attempt(), which says who refused; asks those who can give back for what is missing, and tries again.
-/// False when that was of no use: nothing is charged then.
+/// Charges by attempt(), which returns the budget that refused; asks the holders of idle memory for what is missing, and tries again.
+/// Returns false, with nothing charged, when they could not release enough.
 template <class Attempt>
 [[nodiscard]] bool try_charge_by(Attempt attempt, ledger_node& node, std::size_t bytes,
                                  reclaim_record& record) {
@@ -118,10 +118,10 @@ template <class Attempt>
         ledger_node::outcome const met = attempt();
         if (!met.refuser) return true;
         if (node.look_again(met)) continue;
-        // What is more than the whole limit will not fit whatever is given back.
+        // A request above the limit does not fit whatever is released.
         if (bytes > met.refuser->limit() || reclaiming::is_on()) return false;
         reclaim_round round{*met.refuser, record};
-        // Not met.missing: what idles with other threads is not a cache's to give.
+        // Not met.missing, which counts the idle stocks of other threads: caches cannot release those.
         std::size_t const missing = met.refuser->missing_for(bytes);
         if (missing != 0 && !ask(round, missing, node, record)) return false;
     }
@@ -131,15 +131,15 @@ struct nothing_to_add {
     void operator()(refusal&) const noexcept {}
 };
 
-/// As try_charge_by, before it gives up. What only the caller knows of a refusal, add(refusal&) puts into it.
-/// Throws: budget_exceeded with all the facts; nothing is charged then, and every budget on the way remembers it.
+/// As try_charge_by, but throws where that returns false. add(refusal&) adds the facts that only the caller has.
+/// Throws: budget_exceeded with all facts; nothing is charged then, and every budget on the way keeps it as its last refusal.
 template <class Attempt, class Add = nothing_to_add>
 void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request,
                reclaim_record& record, Add add = {}, asked_pool const* pool = nullptr) {
     node.refuse_other_state(request.who.where);
     while (!try_charge_by(attempt, node, bytes, record)) {
         refusal r = facts_of(node, bytes, request, record, pool);
-        if (r.missing() == 0) continue;  // somebody else has given back meanwhile
+        if (r.missing() == 0) continue;  // another thread has released memory meanwhile
         note_given(r, record.told);
         add(r);
         budget_exceeded refused{std::move(r)};
@@ -180,7 +180,7 @@ CUOTA_INLINE std::size_t reclaim_record::believe(shared<idle_holder> const& who,
     claim* of = claims_.find_if([&](claim const& c) { return c.of.get() == who.get(); });
     if (of == claims_.end()) of = &claims_.emplace_back(who);
     of->bytes = saturating_add(of->bytes, claimed);
-    // When others take all that it gives, as much as the limit is enough of that.
+    // Other threads may take all that it releases: once that adds up to the limit, this request asks it no more.
     of->is_spent = shown < claimed || claimed == 0 || of->bytes > refuser.limit();
     if (shown < claimed) who->report_false_claim(claimed, shown, refuser.name());
     return std::min(claimed, shown);
@@ -213,7 +213,7 @@ CUOTA_INLINE std::size_t reclaim_round::ask_for(std::size_t missing) {
 
 CUOTA_INLINE std::size_t reclaim_round::ask(shared<idle_holder> const& who, std::size_t wanted) {
     if (!who->speaks_for_program()) return who->reclaim(wanted);
-    // Whatever it frees comes back to the account, or lies free in a pool that can be asked next.
+    // What it frees is refunded to the account, or stays as free blocks in a pool that can be asked next.
     auto const of_account = holders();
     auto const came_back = [&] {
         std::size_t sum = refuser_.room_made();
@@ -276,8 +276,8 @@ CUOTA_INLINE_IN_PLACE std::size_t stakeholder::reclaimable_if(std::span<holding 
     return sum;
 }
 
-/// Whether the request would be served when these have been released: by the pool that was asked, or since every budget on the way,
-/// and the device, would have enough.
+/// Whether the request would be granted after these holdings were released: by the pool that was asked, or because every budget on the
+/// way, and the device, would have enough.
 [[nodiscard]] CUOTA_INLINE bool would_be_served(refusal const& r, std::span<ledger_node const* const> way,
                                                 reclaim_record const& record, asked_pool const* pool,
                                                 std::span<holding const> released) {
@@ -300,7 +300,7 @@ CUOTA_INLINE_IN_PLACE std::size_t stakeholder::reclaimable_if(std::span<holding 
     return on_device >= r.charged;
 }
 
-/// Finds the holders to release: the fewest that cover what is missing, and more of them while that leaves only pieces.
+/// Finds the holdings to release: the fewest that cover what is missing, and more while their memory would lie in pieces too small.
 CUOTA_INLINE void find_release(refusal& r, std::span<ledger_node const* const> way,
                                reclaim_record const& record, asked_pool const* pool) {
     std::vector<holding> users;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A program's own cache as somebody who gives back when a budget is short.
+/// Registers a program's own cache to release memory when a budget is short.
 #pragma once
 
 #include <cstddef>
@@ -23,21 +23,21 @@ extern template class shared<detail::registered_cache>;
 
 /// Registers a cache of the program's own with the budget that its memory is charged to, for as long as this lives.
 ///
-/// On pressure, those are asked in order of priority, the higher first, who hold of the budget that is short or of budgets
-/// inside it: caches, pools (pool_options::reclaim_priority, 0 if it is not set), and loaders between epochs, if they have
-/// a loader_options::reclaim_priority. Among equals, whoever gives back least more than is missing. Nobody is asked for
-/// what all of them together could not give.
+/// When a charge does not fit, holders of memory of the budget that is short, and of budgets inside it, are asked to release some: caches,
+/// pools (pool_options::reclaim_priority, 0 if it is not set), and loaders between epochs, if they have a
+/// loader_options::reclaim_priority. The higher priority is asked first; among equals, the one that releases the least excess over what
+/// is missing. None is asked when all of them together could not release what is missing.
 ///
-///     could(wanted)  what give(wanted) would give back now, in bytes; too much rather than too little
-///     give(wanted)   gives back at least `wanted` bytes, or all there are, and as little more as it can, by releasing
-///                    memory whose charge is refunded, or blocks of a pool of the budget; returns the bytes given back
+///     could(wanted)  returns the bytes that give(wanted) would release now; where they are not known exactly, an upper bound
+///     give(wanted)   releases at least `wanted` bytes, or all there are, and as little more as possible: memory whose charge
+///                    is refunded, or blocks of a pool of the budget. Returns the bytes released
 ///
-/// The account is asked whether that is so. What came back counts; one that says it gave more than came back, or gives nothing, is
-/// not asked again for that request, and the former is reported to the error sink by name, with both figures.
+/// What `give` returns is checked against the account, and the account's figure counts. A cache that returns more than the account got
+/// back is reported to the error sink by name, with both figures. It is not asked again for that request, nor is one that returns 0.
 ///
-/// Both are called from whichever thread met the pressure, one call at a time, outside every lock of the library. They
-/// may charge and refund; charges made inside `give` ask nobody in turn. What they throw goes to the error sink, with the tag.
-/// A thread that meets pressure while another thread is in a call of this reclaimer does not wait: for it, the cache has 0 bytes.
+/// Both are called from the thread whose charge does not fit, one call at a time, outside every lock of the library. They may charge and
+/// refund; a charge inside `give` that does not fit asks no cache. What they throw goes to the error sink, with the tag.
+/// A thread whose charge does not fit while another thread is in a call of this reclaimer does not wait: for it, the cache has 0 bytes.
 ///
 /// Locks: a cache often charges while it holds a mutex of its own (an insert). Under pressure that same thread then calls `could`, and
 /// other threads may be in `could` while they hold mutexes of theirs. So `could` and `give` must not wait for a mutex under which the
@@ -52,13 +52,13 @@ extern template class shared<detail::registered_cache>;
 ///     };
 ///
 /// `give` must not wait for another thread that charges or allocates.
-/// When it ends, no call is running in another thread any more; it may be ended from within its own call.
+/// When its destructor returns, no call is running in another thread; it may be destroyed from within its own call.
 /// Threads: any. Throws: std::bad_alloc on construction.
 /// Cost:    to make and to end it a lock; under pressure the calls. Nothing for a charge that fits.
 /// Example: tests/guard/reclaimer.cpp
 class reclaimer {
 public:
-    /// From now on it may be asked. The tag names it in refusals; `where` is where what it caches comes from, as they say.
+    /// Registers the cache. Refusals name it by the tag, and give `where` as the place that its memory comes from.
     reclaimer(budget const& account, tag name, std::function<std::size_t(std::size_t)> could,
               std::function<std::size_t(std::size_t)> give, int priority = 0, place where = place::here());
     reclaimer(reclaimer&&) noexcept = default;  ///< the registration goes on under the new owner

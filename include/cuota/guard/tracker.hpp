@@ -228,8 +228,8 @@ CUOTA_INLINE std::string tracker::title() const {
 
 CUOTA_INLINE auto tracker::registry::instance() -> registry& {
     static registry& all = *new registry;  // never destroyed: statics leave it until the very end
-    static child_hook& hook =
-        *new child_hook{[](child_hook&) noexcept { all.first = nullptr; }};  // what is alive is the parent's
+    // In a forked child all live memory belongs to the parent.
+    static child_hook& hook = *new child_hook{[](child_hook&) noexcept { all.first = nullptr; }};
     (void)hook;
     struct at_program_end {
         ~at_program_end() { all.tell(); }

@@ -103,7 +103,7 @@ public:
     }
     /// Memory of this device that is alive, with as many bytes as it was asked for; or null. Anything else goes to the error
     /// sink as misuse, and to last_failure(), and changes nothing.
-    /// In a child of the process that took it nothing is done: Python's collector may give it back there.
+    /// Does nothing in a forked child of the process that allocated it, where Python's collector may call this.
     void deallocate(void* p, std::size_t bytes, int device, cudaStream_t s) noexcept {
         if (!p || detail::process_number::is_cuda_of_parent()) return;
         try_to([&] {

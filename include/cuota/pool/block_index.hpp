@@ -61,8 +61,7 @@ public:
     void for_each_in_range(Visit visit) const {
         for (block* b = first_; b; b = b->after) visit(*b);
     }
-    /// The first of each row of neighbours: visit(block, is_paged), of the range and of each segment, but for segments that begin with what
-    /// is held.
+    /// Calls visit(block, is_paged) with the first block of the range and of each segment, except segments whose first block is held.
     template <class Visit>
     void for_each_row(Visit visit) const {
         if (first_) visit(*first_, true);

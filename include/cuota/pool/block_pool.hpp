@@ -31,8 +31,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// While one lives, its thread gives memory of a pool back to where it came from, which may call the program: a watch of the source's
-/// budget. What that allocates waits for no memory that is being given back, which could be this thread's.
+/// While one exists, its thread returns memory of a pool to its source, which may call the program by a watch of the source's budget. An
+/// allocation in that call does not wait for memory that is being returned, as this thread may be the one that returns it.
 class giving_back {
 public:
     giving_back() noexcept : before_{std::exchange(is_on(), true)} {}
@@ -112,7 +112,8 @@ public:
     [[nodiscard]] std::optional<idle_memory> take_out_above(std::size_t keep);
     /// What was taken out was given back; or it could not be, and is free as before.
     void gone(idle_memory const& out, bool is_gone) noexcept;
-    /// Waits until some of what others have taken out is gone, or back; returns the bytes that are gone. 0 at once in giving_back.
+    /// Waits until some of the memory that other threads are returning was returned, or kept after all. Returns the bytes returned; 0 at
+    /// once inside giving_back.
     std::size_t wait_for_leaving() noexcept;
     /// What giving back `wanted` bytes would come to, what is about to be gone among them.
     [[nodiscard]] std::size_t could_take_out(std::size_t wanted,
@@ -177,15 +178,15 @@ public:
     }
     [[nodiscard]] std::size_t largest_free() const noexcept;
     [[nodiscard]] std::size_t reserved() const noexcept;
-    /// What would lie idle if all that is live for these were released.
+    /// The idle memory if all live blocks of these holdings were released.
     [[nodiscard]] idle_pieces idle_if_released(std::span<holding const> released) const;
-    /// What a request of so many bytes takes of a free piece, but for what is skipped to align it.
+    /// The bytes that a request of so many bytes takes of a free piece, without those skipped to align it.
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return heap_.size_of(bytes); }
     /// By how much the pool would have more than half as much again as was ever live, when a segment of `fresh` bytes comes for a
     /// request of so many, and `kept` bytes do not count. Bytes.
     [[nodiscard]] std::size_t hoard_with(std::size_t fresh, std::size_t bytes,
                                          std::size_t kept) const noexcept;
-    /// Bytes of all blocks that came free so far. It only grows.
+    /// Total bytes of the blocks freed so far. Never decreases.
     [[nodiscard]] std::size_t freed() const noexcept;
 
     /// Appends what is live, one entry for each tag and place, and what is free.

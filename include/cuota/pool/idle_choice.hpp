@@ -70,10 +70,10 @@ private:
 [[nodiscard]] std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
                                         kept_addresses const& kept) noexcept;
 
-/// What would lie idle. Bytes.
+/// An amount of idle memory, in bytes.
 struct idle_pieces {
-    std::size_t whole = 0;    ///< whole mappings and segments, which can go back
-    std::size_t largest = 0;  ///< the largest piece, which a request could have
+    std::size_t whole = 0;    ///< in whole mappings and segments, which can be returned
+    std::size_t largest = 0;  ///< the largest contiguous piece
 };
 /// If the live blocks of which is_released(block) is true were free as well. Cost: a look at each block.
 template <class Released>

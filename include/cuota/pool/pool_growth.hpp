@@ -75,7 +75,7 @@ private:
         return map(bytes, who, growth_aim::least_in_all, &record, enter);
     }
 
-    // Without a record, nobody is asked to give.
+    // Without a record, no holder is asked to release memory.
     [[nodiscard]] bool try_charge(std::size_t bytes, reclaim_record* record);
 
     // Charges what a window for the request lacks, maps that, and makes it a block by enter(window).
@@ -93,7 +93,7 @@ private:
             auto const held = hold(bytes, aim, plan->missing);
             if (!held) continue;  // others have been there meanwhile
             if (void* const p = memory_.map(*held, who, enter)) return p;
-            // The device has less than the budget says. What lies free elsewhere may be what is missing.
+            // The device has less free than the budget. Idle memory of other holders may cover the rest.
             if (!record) return nullptr;
             if (relief && relief->relieve(held->missing)) continue;
             if (release_.reclaim(held->missing) != 0) continue;
@@ -143,7 +143,7 @@ private:
     // As refused requests tell it: what fits beside what lies free, when that many bytes of pages may be in use.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
-    // For what is refused.
+    // The facts of a refusal.
     class this_pool final : public asked_pool {
     public:
         this_pool(block_pool const& blocks, std::size_t bytes) noexcept : blocks_{blocks}, bytes_{bytes} {}
@@ -158,7 +158,7 @@ private:
 
     pool_memory& memory_;
     pool_release& release_;
-    std::atomic<std::size_t> reserved_ahead_ = 0;  // by reserve(): it may lie idle
+    std::atomic<std::size_t> reserved_ahead_ = 0;  // by reserve(): idle memory that is kept
 };
 
 }  // namespace cuota::inline v0::detail
@@ -186,7 +186,7 @@ CUOTA_INLINE void pool_growth::reserve(std::size_t bytes, label const& who) {
     bool const is_whole_pages = memory_.page() != 0 && bytes % memory_.page() == 0;
     if (is_whole_pages && map(bytes, who, growth_aim::least_missing, nullptr, enter)) return;
     reclaim_record record;
-    reserved_ahead_ += bytes;  // first: what is asked for meanwhile must not give it back
+    reserved_ahead_ += bytes;  // first: a request meanwhile must not return it
     try {
         (void)by_segment(bytes, bytes, who, record, enter);
     } catch (...) {

@@ -23,8 +23,8 @@ public:
 
     /// Until at most `keep` bytes are reserved, or none is left to give. Returns the bytes given back.
     std::size_t trim(std::size_t keep) noexcept;
-    /// At least `surplus` bytes, or all there are. Waits for work that may still use them; what cannot be waited for now stays, and is
-    /// no error, since nobody needs it. Returns the bytes given back.
+    /// Returns at least `surplus` bytes, or all idle memory, to the source. Waits for work that may still use it. Memory whose work cannot
+    /// be waited for now is kept; that is no error, as it is not needed. Returns the bytes.
     std::size_t shrink_by(std::size_t surplus) noexcept;
     /// At least `wanted` bytes, or all there are; what is kept on this thread is not among them. Waits for what other
     /// threads are giving back when that is needed. Returns the bytes given back.

@@ -190,8 +190,8 @@ CUOTA_INLINE live_view::live_view(std::FILE* to, snapshots take, live_view_optio
 
 CUOTA_INLINE live_view::~live_view() {
     if (!thread_.joinable()) return;
-    if (guard_
-            .is_of_parent()) {  // its thread is not there, which cannot be joined, and is waited for by what it waits on
+    // In a forked child the thread does not exist: to join it, or to destroy the condition variable it waits on, would wait forever.
+    if (guard_.is_of_parent()) {
         (void)new std::thread{std::move(thread_)};
         (void)over_.detach();
         return;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory that lies idle: who has it, whom to ask first, and what is done when the driver refuses a request while some of it is left.
+/// Idle memory: a registry of the objects that hold it, the order in which they are asked to release it, and the measures that are
+/// taken when the driver refuses a request.
 #pragma once
 
 #include <cstddef>
@@ -18,37 +19,38 @@
 
 namespace cuota::inline v0::detail {
 
-/// Has memory that nobody uses, and may be asked to give it back. Called outside every lock, from whichever thread lacks memory.
+/// An object that holds unused memory and can release it, as a pool or a loader does. The functions are called outside every lock, from
+/// the thread whose request does not fit.
 class idle_holder : public ref_counted {
 public:
     virtual ~idle_holder() = default;
 
-    /// Gives back at least `wanted` bytes that nobody uses, or all of them, and as little more as it can; returns the bytes.
+    /// Releases at least `wanted` bytes of unused memory, or all there is, and as little more as possible. Returns the bytes released.
     virtual std::size_t reclaim(std::size_t wanted) noexcept = 0;
 
-    /// What reclaim(wanted) would give back now; too much rather than too little if it cannot be said.
+    /// The bytes that reclaim(wanted) would release now. Where they are not known exactly, an upper bound.
     [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
 
-    /// What it could give if all that is held for these had been released before. Bytes.
+    /// The bytes that it could release if all memory of these holdings had been freed before.
     [[nodiscard]] virtual std::size_t reclaimable_if(std::span<holding const>) const {
         return reclaimable(unlimited);
     }
 
-    /// Which is asked first: the higher; among equals, the one that gives back least more than is missing.
+    /// Holders with a higher priority are asked first; among equals, the one that releases the least excess over what is missing.
     [[nodiscard]] virtual int priority() const noexcept { return 0; }
 
-    /// True when reclaim() returns what a function of the program says. The account is then asked whether it is so.
+    /// True when reclaim() returns a figure of a function of the program. It is then checked against the account.
     [[nodiscard]] virtual bool speaks_for_program() const noexcept { return false; }
-    /// Bytes that came free in it so far and stayed charged, as blocks in a pool do: reclaim() can give them. It only grows.
+    /// Total bytes so far that were freed in it and stayed charged, as blocks of a pool do; reclaim() can release them. Never decreases.
     [[nodiscard]] virtual std::size_t freed() const noexcept { return 0; }
-    /// Reports to the error sink that of the bytes that reclaim() said it gave, only `shown` came back to the account.
+    /// Reports to the error sink that reclaim() returned a larger figure than `shown`, the bytes that the account got back.
     virtual void report_false_claim(std::size_t, std::size_t, std::string const&) const noexcept {}
 
-    /// For messages.
+    /// Its name in messages.
     [[nodiscard]] virtual std::string title() const = 0;
 };
 
-/// While one is alive, this thread asks nobody to give back: holders are giving back on it, or it tries what it can do without.
+/// While one exists, this thread asks no holder to release memory: it is inside such a call already, or its request is optional.
 class reclaiming {
 public:
     reclaiming() noexcept : before_{std::exchange(is_on(), true)} {}
@@ -67,10 +69,10 @@ class idle_round {
 public:
     explicit idle_round(dynamic_array<shared<idle_holder>> asked);
 
-    /// Whether all that are left could give `missing` bytes together.
+    /// Whether the holders that were not asked yet could release `missing` bytes together.
     [[nodiscard]] bool can_give(std::size_t missing) const noexcept;
     [[nodiscard]] bool is_over() const noexcept { return left_.empty(); }
-    /// The next to be asked for `missing` bytes, which is left no more. Not when it is over.
+    /// Removes and returns the holder to be asked next for `missing` bytes. Requires: !is_over().
     [[nodiscard]] shared<idle_holder> next(std::size_t missing) noexcept;
 
 private:
@@ -84,11 +86,11 @@ public:
     memory_origin(device where) noexcept : ordinal_{where.ordinal()} {}
     /// Page-locked memory of the host.
     [[nodiscard]] static memory_origin host() noexcept { return memory_origin{-1}; }
-    /// Of one of these, which nobody knows.
+    /// Memory of a device or of the host; which of them is not known.
     [[nodiscard]] static memory_origin unknown() noexcept { return memory_origin{-2}; }
 
     [[nodiscard]] bool is_host() const noexcept { return ordinal_ == -1; }
-    /// Not of the host or of an unknown origin.
+    /// Requires: the origin is a device.
     [[nodiscard]] device where() const noexcept { return device{ordinal_}; }
     friend bool operator==(memory_origin, memory_origin) noexcept = default;
 
@@ -100,10 +102,11 @@ private:
 /// All holders of this process, of every budget: the driver does not know of budgets. Threads: any.
 class idle_registry {
 public:
-    /// From now on it is asked when the driver refuses memory of that origin. It leaves before it ends. Throws: std::bad_alloc.
+    /// Registers a holder, which is asked when the driver refuses memory of that origin. It must leave before it is destroyed.
+    /// Throws: std::bad_alloc.
     static void join(memory_origin from, idle_holder& who);
     static void leave(idle_holder& who) noexcept;
-    /// Those of that origin. Throws: std::bad_alloc.
+    /// The holders of that origin. Throws: std::bad_alloc.
     [[nodiscard]] static dynamic_array<shared<idle_holder>> of(memory_origin from);
 
 private:
@@ -111,36 +114,37 @@ private:
     CUOTA_PROCESS_STATE [[nodiscard]] static shelf& all() noexcept;
 };
 
-/// What is done for one request that the driver has refused, before it is refused to the program: one measure after the other, and
-/// the request is tried again after each that was of use. Nothing of it runs for a request that the driver grants.
+/// The measures that are taken for one request that the driver has refused, before the program gets the refusal. They are taken one
+/// after the other, and the request is tried again after each that released memory. A request that the driver grants runs none of them.
 ///
-///     1  frees under way are waited for, where the device's default pool (cudaMallocAsync) has any or keeps memory ready, and that is
-///        trimmed
+///     1  if the device's default pool (cudaMallocAsync) holds unused memory or frees that have not completed, those frees are waited
+///        for, and the pool is trimmed
 ///     2  pools and loaders of the same origin, of every budget, are asked for what is missing
-///     3  the program's own caches are asked for it (a reclaimer does not tell of what memory it is), and then pools again
+///     3  the program's own caches (a reclaimer does not state the origin of its memory) are asked, and then pools again
 ///
-/// Nobody is asked in a call that gives back memory (`reclaiming`). Frees by `async_memory` on streams that are not
+/// No holder is asked from inside a call that releases memory (`reclaiming`). Frees by `async_memory` on streams that are not
 /// captured are waited for, and those of other code are not: a wait for the whole device would spoil the captures of others.
 /// Threads: one at a time. Cost: calls of the driver, and a wait for the device where its default pool has memory that is not in use.
 class driver_relief {
 public:
     explicit driver_relief(memory_origin from) noexcept : from_{from} {}
 
-    /// True when one more measure was of use for `bytes`; false when there is none left. What goes wrong goes to the error sink.
+    /// Takes measures until one releases memory for `bytes`: true then, false when none is left. Errors go to the error sink.
     [[nodiscard]] bool relieve(std::size_t bytes) noexcept;
-    /// Who was asked, and what they gave.
+    /// The holders that were asked, and the bytes that each released.
     [[nodiscard]] std::vector<reclaimer_facts> const& told() const noexcept { return told_; }
 
 private:
     enum class measure { trim, ask_holders, ask_program, none };
 
-    // Each returns whether it was of use. Throws: cuda_error, std::bad_alloc.
+    // Each returns whether it released memory. Throws: cuda_error, std::bad_alloc.
     [[nodiscard]] bool take(measure next, std::size_t bytes);
     [[nodiscard]] bool trim();
-    // Nobody, when they and `others`, which are asked later, could not give what is missing.
+    // Asks none of them when they, and the `others` bytes of holders that are asked later, could not cover what is missing.
     [[nodiscard]] bool ask(dynamic_array<shared<idle_holder>> whom, std::size_t bytes,
                            std::size_t others = 0);
-    // What the device lacks of the bytes, `unlimited` if it has never had as many; of the host nobody knows.
+    // The bytes that are missing on the device, `unlimited` for more than its whole memory. For the host, whose free memory is not
+    // known, all of them.
     [[nodiscard]] std::size_t lacking(std::size_t bytes) const;
 
     memory_origin const from_;
@@ -148,7 +152,7 @@ private:
     std::vector<reclaimer_facts> told_{};
 };
 
-/// What call() gives, tried again after each measure of relief when it gives null.
+/// Returns call(), which is repeated after each measure of relief while it returns null.
 template <class Call>
 [[nodiscard]] void* call_with_relief(driver_relief& relief, std::size_t bytes, Call call) {
     void* p = call();
@@ -185,7 +189,7 @@ CUOTA_INLINE bool idle_round::can_give(std::size_t missing) const noexcept {
 }
 
 CUOTA_INLINE shared<idle_holder> idle_round::next(std::size_t missing) noexcept {
-    // Of the highest priority: the one that covers it with the least excess, else the one that gives most.
+    // Of those with the highest priority: the one that covers it with the least excess, else the one that releases most.
     auto* best = left_.begin();
     std::size_t most = (*best)->reclaimable(missing);
     for (auto* at = best + 1; at != left_.end() && (*at)->priority() == (*best)->priority(); ++at) {
@@ -202,11 +206,11 @@ CUOTA_INLINE shared<idle_holder> idle_round::next(std::size_t missing) noexcept 
 
 struct idle_registry::shelf {
     process_lock guard;
-    dynamic_array<std::pair<memory_origin, idle_holder*>> holders;  // each leaves before it dies
+    dynamic_array<std::pair<memory_origin, idle_holder*>> holders;  // each leaves before it is destroyed
 };
 
 CUOTA_INLINE idle_registry::shelf& idle_registry::all() noexcept {
-    union forever {  // static pools leave until the very end
+    union forever {  // never destroyed: static pools leave it during exit
         forever() noexcept : kept{} {}
         ~forever() {}
         shelf kept;
@@ -228,7 +232,8 @@ CUOTA_INLINE void idle_registry::leave(idle_holder& who) noexcept {
 CUOTA_INLINE dynamic_array<shared<idle_holder>> idle_registry::of(memory_origin from) {
     dynamic_array<shared<idle_holder>> found;
     std::lock_guard const lock{all().guard};
-    found.reserve(all().holders.size());  // an owner that went by a throw could be the last, under the lock
+    // A throw of a later push_back would release owners, perhaps the last ones, under the lock.
+    found.reserve(all().holders.size());
     for (auto const& [origin, who] : all().holders)
         if (origin == from && who->try_add_owner()) found.push_back(shared<idle_holder>::adopt(who));
     return found;
@@ -252,14 +257,14 @@ CUOTA_INLINE bool driver_relief::take(measure next, std::size_t bytes) {
     std::size_t idle = 0;
     for (auto const& one : holders) idle = saturating_add(idle, one->reclaimable(unlimited));
     if (!ask(idle_registry::of(memory_origin::unknown()), bytes, idle)) return false;
-    (void)ask(std::move(holders), bytes);  // caches may have given blocks back to pools
+    (void)ask(std::move(holders), bytes);  // caches may have freed blocks of pools
     return true;
 }
 
 CUOTA_INLINE bool driver_relief::trim() {
     if (from_.is_host()) return false;
     device const where = from_.where();
-    // Not ours, but kept ready or not free yet.
+    // Is any of it not ours, so unused or not freed yet?
     if (rt::in_default_pool(where).reserved <= taken_from_pool_of(where).load()) return false;
     (void)wait_for_async_frees(where);
     rt::trim_default_pool(where);
@@ -270,7 +275,7 @@ CUOTA_INLINE std::size_t driver_relief::lacking(std::size_t bytes) const {
     if (from_.is_host()) return bytes;
     device::memory_info const memory = from_.where().memory();
     if (bytes > memory.total) return unlimited;
-    return bytes > memory.free ? bytes - memory.free : bytes;  // in pieces, then
+    return bytes > memory.free ? bytes - memory.free : bytes;  // enough is free, but in pieces
 }
 
 CUOTA_INLINE bool driver_relief::ask(dynamic_array<shared<idle_holder>> whom, std::size_t bytes,
@@ -278,7 +283,7 @@ CUOTA_INLINE bool driver_relief::ask(dynamic_array<shared<idle_holder>> whom, st
     if (whom.empty()) return false;
     std::size_t const missing = lacking(bytes);
     idle_round round{std::move(whom)};
-    // Of the host nobody knows how much is missing.
+    // How much of the host's memory is missing is not known.
     if (!from_.is_host() && !round.can_give(missing - std::min(missing, others))) return false;
     std::size_t got = 0;
     while (got < missing && !round.is_over()) {

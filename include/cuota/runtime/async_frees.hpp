@@ -40,11 +40,11 @@ namespace cuota::inline v0::detail {
 
 struct async_frees::streams {
     process_lock guard;
-    dynamic_array<stream_state*> noted;  // each leaves before it dies
+    dynamic_array<stream_state*> noted;  // each leaves before it is destroyed
 };
 
 CUOTA_INLINE auto async_frees::all() noexcept -> streams& {
-    union forever {  // streams outlive statics
+    union forever {  // never destroyed: streams may be destroyed during exit
         forever() noexcept : kept{} {}
         ~forever() {}
         streams kept;

@@ -226,7 +226,7 @@ CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
     struct hooked {
         captured_streams streams;
         child_hook hook{[](child_hook&) noexcept {
-            ::new (&all()) captured_streams;  // what was captured is the parent's
+            ::new (&all()) captured_streams;  // the captures belong to the parent
             count_.store(0, std::memory_order_relaxed);
         }};
     };

@@ -37,17 +37,17 @@ bool device_free(void* p) noexcept;
 /// In stream order of s. In a capture of s, which may use it, that fails, and cudaFree does it.
 bool async_free(void* p, stream_ref s) noexcept;
 
-/// What the device's default pool has taken from the driver: not free, as the driver tells it. Bytes.
+/// The memory that the device's default pool has reserved, which the driver does not report as free. Bytes.
 struct pool_levels {
     std::size_t reserved = 0;  ///< in use, or kept for async_allocate
     std::size_t used = 0;      ///< by allocations, and by frees that their streams have not come to
 
-    /// Kept, and used by nothing.
+    /// Reserved and unused.
     [[nodiscard]] std::size_t idle() const noexcept { return reserved - (used < reserved ? used : reserved); }
 };
 /// All 0 for a device without pools. Throws: cuda_error.
 [[nodiscard]] pool_levels in_default_pool(device where);
-/// Gives back to the driver what the device's default pool keeps and nothing uses. Throws: cuda_error.
+/// Releases the unused memory of the device's default pool to the driver. Throws: cuda_error.
 void trim_default_pool(device where);
 
 /// Page-locked host memory, usable by every device. Null when there is too little. Throws: cuda_error.
@@ -83,8 +83,8 @@ inline constexpr std::size_t registered_part = std::size_t{256} << 30;
 
 namespace cuota::inline v0::detail {
 
-/// Waits on the host for the streams of a device on which async_free was called, if they are of `stream` and not captured: the wait invalidates
-/// no capture. Returns whether there were any. What goes wrong goes to the error sink. Threads: any.
+/// Waits on the host for the streams of a device on which async_free was called, if they belong to a `stream` and are not captured, so that
+/// the wait invalidates no capture. Returns whether there were any. Errors go to the error sink. Threads: any.
 bool wait_for_async_frees(device where) noexcept;
 
 }  // namespace cuota::inline v0::detail

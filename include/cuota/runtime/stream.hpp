@@ -147,8 +147,8 @@ private:
 };
 
 /// A stream_ref that keeps a `stream` alive: what an owner of memory remembers for its release. 8 bytes.
-/// Of a default handle it remembers the stream that the handle names where the share is made. Another native handle is not kept: it is
-/// as in stream_ref.
+/// Of a default handle it keeps the stream that the handle names where the share is made. Another native handle it does not own, as
+/// stream_ref does not.
 /// Threads: as `shared`. Cost: an atomic addition to make or to copy one of a `stream`; a move is none; of a default handle a CUDA call
 /// to make one.
 /// Example: tests/runtime/stream.sim.cpp
@@ -233,8 +233,8 @@ enum class stream_priority {
 
 /// Owns a CUDA stream of the current device, one that does not wait for the legacy default stream.
 ///
-/// Move-only; moved-from may only be destroyed or assigned to, and any other use is misuse. Destruction does not wait: enqueued work still runs,
-/// and the native stream lives until the last owner of memory that must be released on it is gone.
+/// Move-only; moved-from may only be destroyed or assigned to, and any other use is misuse. Destruction does not wait: enqueued work still
+/// runs, and the native stream is destroyed after the last owner of memory that must be released on it.
 /// Order:   work runs in the order in which it was enqueued here, and beside that of other streams.
 /// Threads: as CUDA's streams: any, and work of several threads comes in the order in which their calls do.
 /// Throws:  cuda_error, std::bad_alloc on construction; misuse when moved from.
@@ -391,7 +391,7 @@ CUOTA_INLINE void stream_share::keep_default() noexcept {
 }
 
 CUOTA_INLINE void stream_share::remember_default() noexcept {
-    union forever {  // reached by no thread: who waits for it waits for the device
+    union forever {  // belongs to no thread: a wait for it is a wait for the device
         forever() noexcept
             : state{cudaStreamPerThread, ~std::uint64_t{0}, cuota::device{0}, {~std::uint64_t{0}, 0}} {
             state.thread_has_ended = true;
@@ -403,7 +403,7 @@ CUOTA_INLINE void stream_share::remember_default() noexcept {
     detail::stream_state* known = nullptr;
     try {
         known = detail::default_stream(stream_.native()).detach();
-    } catch (...) {  // the next CUDA call has the same reason to fail, and says so
+    } catch (...) {  // the next CUDA call fails for the same reason, and reports it
         known = &unknown.state;
         known->add_owner();
     }

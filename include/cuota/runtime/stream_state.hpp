@@ -91,7 +91,7 @@ struct default_streams {
         return shared<stream_state>::make(native, id, where, thread);
     }
 
-    /// Of all devices; lives as long as the program, as streams outlive statics.
+    /// Those of all devices. Never destroyed, as streams may be destroyed during exit.
     CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> legacy(device where) {
         union forever {
             forever() noexcept : all{} {}
@@ -130,7 +130,7 @@ CUOTA_INLINE stream_state::~stream_state() {
     if (is_default_handle(native)) return;
     if (has_async_frees.load(std::memory_order_relaxed)) async_frees::leave(*this);
     rt::beside_capture const beside;
-    // Returns at once; what is enqueued still runs.
+    // Returns at once; enqueued work still runs.
     rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
 }
 
