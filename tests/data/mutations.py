@@ -67,7 +67,7 @@ without("a batch that was moved from has no view",
 without("who waits is told of a failure", (LINE, "        place.failure = std::move(failure);\n", ""), "H7")
 without("who waits is woken",
         [(ENGINE, "            memory_->uses_of_ring().drop();\n        }\n        copy_what_can_be();\n        arrived_.notify_all();", "            memory_->uses_of_ring().drop();\n        }\n        copy_what_can_be();"),
-         (ENGINE, "        arrived_.notify_all();  // nobody waits for the next one's transform\n", "")],
+         (ENGINE, "        next = next_copying();\n    }\n    arrived_.notify_all();", "        next = next_copying();\n    }")],
         "H7")
 without("a copy that fails is its batch's failure",
         (ENGINE, "            line_.fail(std::move(failure));\n", ""),
@@ -152,7 +152,7 @@ without("all is charged before any is allocated",
         "H22")
 without("a loader takes its plan", (SLOTS, "ring_.emplace(plan().host_slots, ", "ring_.emplace(plan().host_slots + 1, "), "H22")
 without("a loader gives back what it was charged", (SLOTS, "p.account->refund(p.bytes);", "(void)p;"), "H22")
-without("workers have their loader's device current", (ENGINE, "                    device_scope const here{memory_->where()};  // for", "                    // for"), "H23")
+without("workers have their loader's device current", (ENGINE, "            if (!failure) {\n                device_scope const here{memory_->where()};", "            if (!failure) {"), "H23")
 without("an event is made on its stream's device",
         [(EVENT, "CUOTA_INLINE event::event(stream_ref s, host_wait wait) {\n    s.refuse_elsewhere();\n    device_scope const here{s.device()};", "CUOTA_INLINE event::event(stream_ref s, host_wait wait) {\n    (void)s;"),
          (STAGE, "        device_scope const here{memory_.where()};\n        stream const& copies", "        stream const& copies")], "H23")

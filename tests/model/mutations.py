@@ -19,7 +19,7 @@ LEDGER_MUTATIONS = [
      "if (node->arrived() > node->peak_ && node->lent_ > granted) collect_under(*node, mine);", ""),
     ("what is to come makes no peak", NODE, "std::max<std::size_t>(node->peak_, node->arrived())",
      "std::max<std::size_t>(node->peak_, node->taken_)"),
-    ("what has come may make a peak", LEDGER, "    raise_peaks(nullptr, nullptr);\n    // From here on", "    // From here on"),
+    ("what has come may make a peak", LEDGER, "node->coming_ -= bytes;\n    raise_peaks(nullptr, nullptr);", "node->coming_ -= bytes;"),
     ("what others hold ready is called in before a refusal", NODE,
      "if (need - node->room_here() <= node->lent_ - granted) collect_under(*node, mine);", ""),
     ("what others charged is called in before a refund is refused", LEDGER,

@@ -139,7 +139,7 @@ without("an event is not done before its work",
         "an event is done when the work before it is done",
         "an event of a destroyed stream becomes done")
 without("synchronising an event waits for it",
-        ("event.cpp", "wait_for(lock, work);  // a copy", "(void)work;  // a copy"),
+        ("event.cpp", "waits.blocking : waits.active);\n            wait_for(lock, work);", "waits.blocking : waits.active);\n            (void)work;"),
         "an event is done when the work before it is done")
 without("synchronising an event waits for nothing after it",
         ("event.cpp", "trim_at_synchronisation(e->owner);", "wait_for_device(lock, e->owner);"),

@@ -89,7 +89,7 @@ without("a place is written when it was read", "if (to.read) going_->wait(*to.re
 without("a record that leaves goes in order of its copy", "record.belong_to(*going_);")
 without("a fetch waits for the copy away", "coming_->wait(*from.written);")
 without("a stage waits for the copy back", "on_.wait(store_.arrived(i));")
-without("copies are on the stream's device", "device_scope const here{on.device()};  // a stream is of the device that is current")
+without("copies are on the stream's device", "    if (places_.empty()) return;\n    device_scope const here{on.device()};", "    if (places_.empty()) return;")
 without("only pinned memory takes records", "if (host_.kind() != memory_kind::pinned)", "if (false)")
 without("a stage that is run again has the same seed", "stage_seed(seed_, i), false, saving, held_[i].has_run", "stage_seed(seed_ + held_[i].has_run, i), false, saving, held_[i].has_run")
 without("a stage is told that it has run", "held_[i].has_run = true;")
