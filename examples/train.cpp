@@ -185,9 +185,9 @@ network::totals pass(cuota::batch_loader& loader, std::uint64_t epoch, network& 
         cuota::field const& pixels = batch.fields()[0];
         cuota::field const& labels = batch.fields()[1];
         with_pixel_type(pixels.type, pixels.name,
-                        [&](auto pixel) { net.set_input(batch.view<decltype(pixel)>(stream, 0)); });
+                        [&](auto pixel) { net.set_input(batch.view<decltype(pixel)>(stream, 0).span()); });
         with_label_type(labels.type, labels.name,
-                        [&](auto label) { net.set_labels(batch.view<decltype(label)>(stream, 1)); });
+                        [&](auto label) { net.set_labels(batch.view<decltype(label)>(stream, 1).span()); });
         step();
         if (bar) bar->show(batch.index() + 1);
     }

@@ -231,14 +231,15 @@ private:
 
     void set_labels(cuota::batch const& batch) {
         cuota::field const& labels = batch.fields()[1];
-        with_label_type(labels.type, labels.name,
-                        [&](auto label) { network_.set_labels(batch.view<decltype(label)>(stream_, 1)); });
+        with_label_type(labels.type, labels.name, [&](auto label) {
+            network_.set_labels(batch.view<decltype(label)>(stream_, 1).span());
+        });
     }
     template <class F>
     void with_samples(cuota::batch const& batch, F f) {
         cuota::field const& pixels = batch.fields()[0];
         with_pixel_type(pixels.type, pixels.name,
-                        [&](auto pixel) { f(batch.view<decltype(pixel)>(stream_, 0)); });
+                        [&](auto pixel) { f(batch.view<decltype(pixel)>(stream_, 0).span()); });
     }
 
     /// Returns the mean loss.

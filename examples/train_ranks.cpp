@@ -192,8 +192,8 @@ private:
         });
         if (!batch) return false;
         cuota::micro_batch const part = cuota::part_of_ranks(ranks_, batch->size());
-        net_->set_input(batch->view<std::uint8_t>(stream_, 0));
-        net_->set_labels(batch->view<std::uint8_t>(stream_, 1));
+        net_->set_input(batch->view<std::uint8_t>(stream_, 0).span());
+        net_->set_labels(batch->view<std::uint8_t>(stream_, 1).span());
         sums_->reduce(ranks_, [&] {
             net_->backward(1.0f / static_cast<float>(part.of),
                            [&](std::size_t gradient, cuota::device_buffer<float>& of) {

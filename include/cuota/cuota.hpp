@@ -61,6 +61,7 @@
 
 #include <cuota/data/batch.hpp>
 #include <cuota/data/batch_loader.hpp>
+#include <cuota/data/batch_view.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/file.hpp>
 #include <cuota/data/loader_plan.hpp>

@@ -183,6 +183,10 @@ struct loader_state;
 struct loader_read;
 struct loader_stats;
 class progress_line;
+inline namespace CUOTA_VIEWS {
+template <class T>
+class batch_view;
+}  // namespace CUOTA_VIEWS
 class batch;
 class epoch_range;
 class batch_loader;

@@ -187,7 +187,7 @@ TEST_CASE("a batch's view names the place where it was taken", "[data][batch_loa
     auto const b = epoch.next();
     auto const view = b->view<std::uint32_t>(s, 0, {"src/train.cpp", 33});
 
-    CHECK(has(message_of<cuota::misuse>([&] { (void)view[20]; }),
+    CHECK(has(message_of<cuota::misuse>([&] { (void)view.span()[20]; }),
               "index 20 is outside a device_span of 20 elements: batch, leased at train.cpp:33"));
 }
 #endif

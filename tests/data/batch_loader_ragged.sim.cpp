@@ -69,12 +69,12 @@ std::vector<T> seen(cuota::stream const& s, cuota::device_span<T const> view) {
 numbers expect_texts(ragged_texts const& texts, cuota::stream const& s, cuota::batch const& b) {
     numbers const samples(b.samples().begin(), b.samples().end());
     numbers const offsets = texts.offsets_of(samples);
-    REQUIRE(seen(s, b.view<std::uint32_t>(s, 0)) == texts.words_of(samples));
-    REQUIRE(seen(s, b.row_offsets(s, 0)) == offsets);
+    REQUIRE(seen(s, b.view<std::uint32_t>(s, 0).span()) == texts.words_of(samples));
+    REQUIRE(seen(s, b.row_offsets(s, 0).span()) == offsets);
     REQUIRE(std::ranges::equal(b.row_offsets(0), offsets));
     std::vector<std::uint16_t> classes;
     for (std::uint64_t const sample : samples) classes.push_back(static_cast<std::uint16_t>(3 * sample));
-    REQUIRE(seen(s, b.view<std::uint16_t>(s, 1)) == classes);
+    REQUIRE(seen(s, b.view<std::uint16_t>(s, 1).span()) == classes);
     return samples;
 }
 std::vector<numbers> batches_of(ragged_texts const& texts, cuota::epoch_range epoch) {
@@ -318,10 +318,10 @@ TEST_CASE("only what there is crosses the link", "[data][ragged]") {
     auto epoch = loader.epoch(0);
     auto const b = epoch.next();
     CHECK(b->size() == 3);
-    CHECK(seen(s, b->view<std::uint32_t>(s, 1)) == answers.words_of({0, 1, 2}));
+    CHECK(seen(s, b->view<std::uint32_t>(s, 1).span()) == answers.words_of({0, 1, 2}));
     CHECK(b->row_offsets(1)[3] == 6);
     auto const last = epoch.next();
-    CHECK(seen(s, last->view<std::uint32_t>(s, 1)) == answers.words_of({3}));
+    CHECK(seen(s, last->view<std::uint32_t>(s, 1).span()) == answers.words_of({3}));
     CHECK(!epoch.next());
     std::size_t const first_bytes = 2 * 256 + 256 + 256 + 1280 + 24;
     std::size_t const last_bytes = 2 * 256 + 256 + 256 + 512 + 8;
@@ -484,7 +484,7 @@ TEST_CASE("a transform makes of ragged fields what has one shape", "[data][ragge
             row.resize(width, ~0U);
             expected.insert(expected.end(), row.begin(), row.end());
         }
-        REQUIRE(seen(s, b.view<std::uint32_t>(s)) == expected);
+        REQUIRE(seen(s, b.view<std::uint32_t>(s).span()) == expected);
         CHECK_THROWS_AS(b.row_offsets(0), cuota::misuse);  // it has a shape now
         samples += b.size();
     }

@@ -9,10 +9,10 @@
 #include <span>
 #include <utility>
 
-#include <cuota/buffer/device_span.hpp>
 #include <cuota/core/config.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/data/batch_view.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/slot_layout.hpp>
 #include <cuota/runtime/stream.hpp>
@@ -53,22 +53,22 @@ public:
     /// T must be the field's element type, or std::byte for any.
     /// Order:   s waits for the batch's copy, once. Use s for all that touches the view, or declare others (used_on).
     /// Throws:  misuse for a wrong type or field, a moved-from batch, the legacy default stream, which other streams do not
-    ///          wait for, or a stream of another device whose kernels cannot reach the batch; cuda_error.
+    ///          wait for, a captured stream, or a stream of another device whose kernels cannot reach the batch; cuda_error.
     template <class T>
-    [[nodiscard]] device_span<T const> view(stream_ref s, std::size_t field = 0,
-                                            place where = place::here()) const& {
+    [[nodiscard]] batch_view<T> view(stream_ref s, std::size_t field = 0,
+                                     place where = place::here()) const& {
         check_alive(where);
         auto const seen = contents().template view<T const>(field, "a batch", where);
         used_by_kernels_on(s, where);
-        return seen;
+        return batch_view<T>{seen};
     }
     template <class T>
     void view(stream_ref, std::size_t = 0) const&& = delete;  // the batch would end before the view is used
 
     /// Where the rows of each sample begin in a ragged field: sample i has [o[i], o[i + 1]), so there is one more than there
     /// are samples, and the last is the number of all rows. Order and throws: as view; misuse for another field.
-    [[nodiscard]] device_span<std::uint64_t const> row_offsets(stream_ref s, std::size_t field = 0,
-                                                               place where = place::here()) const&;
+    [[nodiscard]] batch_view<std::uint64_t> row_offsets(stream_ref s, std::size_t field = 0,
+                                                        place where = place::here()) const&;
     void row_offsets(stream_ref, std::size_t = 0) const&& = delete;
     /// The same numbers on the host, valid while the batch lives: to size a launch by the longest, for instance.
     [[nodiscard]] std::span<std::uint64_t const> row_offsets(std::size_t field = 0,
@@ -125,12 +125,12 @@ CUOTA_INLINE batch& batch::operator=(batch&& other) noexcept {
     return *this;
 }
 
-CUOTA_INLINE device_span<std::uint64_t const> batch::row_offsets(stream_ref s, std::size_t field,
-                                                                 place where) const& {
+CUOTA_INLINE batch_view<std::uint64_t> batch::row_offsets(stream_ref s, std::size_t field,
+                                                          place where) const& {
     check_alive(where);
     auto const seen = contents().row_offsets(field, "a batch", where);
     used_by_kernels_on(s, where);
-    return seen;
+    return batch_view<std::uint64_t>{seen};
 }
 
 CUOTA_INLINE std::span<std::uint64_t const> batch::row_offsets(std::size_t field, place where) const& {
