@@ -40,7 +40,8 @@ private:
 
 namespace detail {
 class refusal_state;
-}
+struct refusal_access;
+}  // namespace detail
 
 /// Memory was refused: by a budget (then it is a budget_exceeded), by a pool's cap, or by the device itself.
 /// Whoever refused did so before it took anything: what was held before is held after, and nothing more.
@@ -62,6 +63,10 @@ protected:
     out_of_memory(char const* type, char const* in_need, refusal facts);
 
 private:
+    friend struct detail::refusal_access;
+    explicit out_of_memory(shared_value<detail::refusal_state const> state) noexcept
+        : state_{std::move(state)} {}
+
     shared_value<detail::refusal_state const> state_;
 };
 
@@ -72,6 +77,10 @@ class budget_exceeded : public out_of_memory {
 public:
     /// Throws: std::bad_alloc.
     explicit budget_exceeded(refusal facts);
+
+private:
+    friend struct detail::refusal_access;
+    explicit budget_exceeded(out_of_memory same) noexcept : out_of_memory{std::move(same)} {}
 };
 
 /// The program broke a rule of lifetime, stream, bounds or use; the message names the thing and the place.
@@ -110,6 +119,16 @@ private:
 };
 
 namespace detail {
+
+/// What the copies of a refusal share. A class that keeps this in place of the exception does not have the text of refusals compiled into
+/// every program: the virtual function that makes the text is compiled wherever an exception is destroyed.
+struct refusal_access {
+    using state = shared_value<refusal_state const>;
+    [[nodiscard]] static state of(budget_exceeded const& refused) noexcept { return refused.state_; }
+    [[nodiscard]] static budget_exceeded exception(state refused) noexcept {
+        return budget_exceeded{out_of_memory{std::move(refused)}};
+    }
+};
 
 /// Throws: a misuse with message(pattern, values). One call, where `throw misuse{...}` at each place would compile to an allocation, the
 /// message and what destroys both.

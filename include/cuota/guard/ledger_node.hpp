@@ -237,7 +237,7 @@ private:
     bool const prepaid_;
     bool settled_ = false;
     onlooker* onlookers_ = nullptr;
-    std::optional<budget_exceeded> last_refusal_;
+    refusal_access::state last_refusal_;
     ledger_node* const above_;
     shared<ledger_tree> const tree_;
 };
@@ -385,7 +385,8 @@ CUOTA_INLINE void ledger_node::remember(budget_exceeded const& refused) {
     keep_loaded(__builtin_return_address(0));  // the code that destroys the refusal
     keep_loaded(refused.facts().request.where.file);
     for (ledger_node* node = this; node; node = node->above_) {
-        std::optional<budget_exceeded> before{refused};  // the last owner must not go under the lock
+        refusal_access::state before =
+            refusal_access::of(refused);  // the last owner must not go under the lock
         region_lock const lock{tree_->guard};
         std::swap(node->last_refusal_, before);
     }
@@ -394,7 +395,8 @@ CUOTA_INLINE void ledger_node::remember(budget_exceeded const& refused) {
 
 CUOTA_INLINE std::optional<budget_exceeded> ledger_node::last_refusal() const {
     region_lock const lock{tree_->guard};
-    return last_refusal_;
+    if (!last_refusal_) return std::nullopt;
+    return refusal_access::exception(last_refusal_);
 }
 
 CUOTA_INLINE bool ledger_node::is_under(ledger_node const& ancestor) const noexcept {
