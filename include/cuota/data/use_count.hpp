@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Who uses something now, so that it can be given back while nobody does.
+/// Counts the uses of a loader's memory, which may be freed while there are none.
 #pragma once
 
 #include <condition_variable>
@@ -14,33 +14,35 @@
 
 namespace cuota::inline v0::detail {
 
-/// Counts uses, and lets one thread at a time give back while there are none.
+/// Counts uses of memory, and lets one thread at a time free it while there are none.
 ///
-/// Giving back takes two steps: what is given is freed, then refunded. The second may run a program's code (a watch),
-/// which may well start a use: so who is called while this thread gives back waits for the first step only.
-/// Nobody gives back while there are uses, so that a first use and a giving back wait for each other, and no more.
+/// Memory is given back in two steps: it is freed, then its bytes are refunded. The refund may call a watch of the program, which may start
+/// a use: a thread that gives back waits for the first step only.
+/// Each of two parts could go, at a price that a test shows. Without brief uses a request would be refused although the memory is idle,
+/// whenever a worker looks for a batch at that moment. Without the step of refunding, an epoch that starts between the free and the refund
+/// would be charged beside the bytes that are about to be refunded, and refused for them.
 /// Threads: any.
 class use_count {
 public:
-    /// A use that need not be the first: waits for a giving back that is under way. Ends with drop.
+    /// Starts a use, which may be the first: waits while another thread gives the memory back. Ends with drop.
     void start() noexcept;
-    /// One more, while there is one.
+    /// Starts another use while there is one. Ends with drop.
     void add() noexcept;
     void drop() noexcept;
 
-    /// A use that is over soon and runs no code of a program's, so that a giving back waits for it. While there is
-    /// a use; ends with drop_brief, or, if there still is a use, becomes one that lasts.
+    /// Starts a use that ends soon and calls no function of the program, so that try_give waits for its end. Call it while there is a
+    /// use. Ends with drop_brief, or with keep_brief, which makes it an ordinary use; call that while there is another.
     void add_brief() noexcept;
     void drop_brief() noexcept;
     void keep_brief() noexcept;
 
-    /// True when it could be given back now. Waits for a giving back that is under way.
+    /// Returns true when try_give would succeed now. Waits while another thread gives the memory back.
     [[nodiscard]] bool is_idle() const noexcept;
 
-    /// As is_idle, when brief uses are over; then the caller alone has it until `freed`, and nobody else gives back
-    /// until `refunded`. Not for who is giving back already.
+    /// Waits for the end of brief uses, and returns false when there are other uses. After true the caller alone has the memory until it
+    /// calls `freed`, and no other thread gives it back until `refunded`. Not for a thread that is giving it back already.
     [[nodiscard]] bool try_give() noexcept;
-    /// From here on it may be used again.
+    /// From here on the memory may be used again.
     void freed() noexcept { go_on_to(refunding); }
     void refunded() noexcept { go_on_to(nobody_gives); }
 
