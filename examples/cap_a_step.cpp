@@ -7,15 +7,15 @@
 ///
 ///     1000 samples: held at most 8.0 MiB
 ///     2000 samples: held at most 16.0 MiB
-///     4000 samples: cuota::budget_exceeded: 15.3 MiB refused at cap_a_step.cpp:34 for gradients by budget step
+///     4000 samples: cuota::budget_exceeded: cannot allocate 15.3 MiB for gradients at cap_a_step.cpp:34: 0 B free in budget step
 ///       budget step           limit 16.0 MiB    held 16.0 MiB    free 0 B         peak 16.0 MiB   <- refused
 ///       budget program        limit 64.0 MiB    held 16.0 MiB    free 48.0 MiB    peak 16.0 MiB
 ///       device 0 ...
-///       held by   activations 15.3 MiB (cap_a_step.cpp:33)   free in a pool 759.0 KiB
-///       reclaimed 0 B: the 759.0 KiB free in pools are held there by live blocks; largest free block 759.0 KiB
-///       either    ask for what would fit: 194'304 floats (759.0 KiB)
-///       or        release 15.3 MiB: activations (cap_a_step.cpp:33)
-///       or        raise the limit of step to 31.3 MiB
+///       held by    activations 15.3 MiB (cap_a_step.cpp:33), cached in a pool 759.0 KiB
+///       reclaimed  nothing: the 759.0 KiB cached in pools share pages with live blocks; largest free block 759.0 KiB
+///       help       request at most 194'304 floats (759.0 KiB)
+///       or         free 15.3 MiB: activations (cap_a_step.cpp:33)
+///       or         raise the limit of step to 31.3 MiB
 #include <cstddef>
 #include <cstdio>
 

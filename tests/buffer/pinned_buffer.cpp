@@ -100,7 +100,7 @@ TEST_CASE("a pinned_buffer takes exactly its bytes of a budget", "[buffer][pinne
         });
 
         CHECK(refused.facts().asked == 8);
-        CHECK(has(refused.what(), "refused at train.cpp:8 for more"));
+        CHECK(has(refused.what(), "for more at train.cpp:8"));
         CHECK(has(refused.what(), "staging 976.6 KiB"));
         CHECK(host.held() == 1'000'003);
     }

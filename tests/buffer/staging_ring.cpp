@@ -61,7 +61,7 @@ TEST_CASE("a staging_ring takes exactly its slots of a budget, once", "[buffer][
         auto const refused = thrown<cuota::budget_exceeded>([&] {
             staging_ring const another{1, 1, host, "more", {"train.cpp", 12}};
         });
-        CHECK(has(refused.what(), "train.cpp:12 for more"));
+        CHECK(has(refused.what(), "for more at train.cpp:12"));
         CHECK(has(refused.what(), "slots 2.9 KiB"));
     }
     CHECK(host.held() == 0);

@@ -250,7 +250,7 @@ TEST_CASE("a ring that cannot be pinned is refused, or made of ordinary memory i
         CHECK(enough.held() == 0);  // it is not pinned
         auto const reported = on.errors.take();
         REQUIRE(reported.size() == 1);
-        CHECK(reported[0].find("cudaHostAlloc could not lock that much") != std::string::npos);
+        CHECK(reported[0].find("cudaHostAlloc could not page-lock that much memory") != std::string::npos);
         CHECK(support::last_error() == cudaSuccess);
 
         cuota::stream const s;

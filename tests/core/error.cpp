@@ -73,7 +73,7 @@ TEST_CASE("budget_exceeded is caught as out_of_memory and as bad_alloc", "[core]
         } catch (base const& error) { return std::string{error.what()}; }
     };
     std::string const first_line =
-        "cuota::budget_exceeded: 3.0 MiB refused at train.cpp:17, before anything was allocated";
+        "cuota::budget_exceeded: cannot allocate 3.0 MiB at train.cpp:17";
     REQUIRE(caught_as(static_cast<cuota::budget_exceeded*>(nullptr)).starts_with(first_line));
     REQUIRE(caught_as(static_cast<cuota::out_of_memory*>(nullptr)).starts_with(first_line));
     REQUIRE(caught_as(static_cast<std::bad_alloc*>(nullptr)).starts_with(first_line));
@@ -85,7 +85,7 @@ TEST_CASE("a copy of an error outlives the original", "[core][error]") {
     original.reset();
 
     REQUIRE(copy.facts().asked == 5_MiB);
-    REQUIRE(std::string{copy.what()}.starts_with("cuota::budget_exceeded: 5.0 MiB"));
+    REQUIRE(std::string{copy.what()}.starts_with("cuota::budget_exceeded: cannot allocate 5.0 MiB"));
 }
 
 TEST_CASE("the text of a refusal is made once, for all copies", "[core][error]") {
@@ -120,8 +120,8 @@ TEST_CASE("a refusal is told with no host memory left, and in full when there is
     r.budgets = {{"a budget whose name does not fit into a string object", 1_MiB, 0, 0}};
     for (bool const is_budget : {false, true}) {
         char const* const in_need =
-            is_budget ? "cuota::budget_exceeded: refused, and no host memory left to say more"
-                      : "cuota::out_of_memory: refused, and no host memory left to say more";
+            is_budget ? "cuota::budget_exceeded: out of memory, and out of host memory for the details"
+                      : "cuota::out_of_memory: out of memory, and out of host memory for the details";
         bool told = false;
         std::size_t allowed = 0;
         for (; !told; ++allowed) {

@@ -61,8 +61,8 @@ TEST_CASE("the steps after a refusal are computed from its facts", "[core][next_
     cuota::refusal r = refused(50, {{"model", 100, 60, 60}});
     r.holders = {{"weights", {"train.cpp", 3}, 40}, {"biases", {"train.cpp", 4}, 20}};
     std::vector<next_step> const steps = next_steps(r);
-    REQUIRE(texts(r) == lines{"raise the limit of model to 110 B", "ask for what would fit: 40 B",
-                              "release 20 B: biases (train.cpp:4)"});
+    REQUIRE(texts(r) == lines{"raise the limit of model to 110 B", "request at most 40 B",
+                              "free 20 B: biases (train.cpp:4)"});
     REQUIRE(steps[0].kind == step_kind::raise_limits);
     REQUIRE(steps[0].change == 0.1);
     REQUIRE(steps[0].bytes == 10);
@@ -85,40 +85,40 @@ TEST_CASE("the step that changes the smaller share comes first, and what is in v
     cuota::refusal r = refused(90, {{"b", 100, 20, 20}});
     r.holders = {{"small", {}, 10}, {"tiny", {}, 10}};
     REQUIRE(texts(r) ==
-            lines{"raise the limit of b to 110 B", "ask for what would fit: 80 B", "release 10 B: tiny"});
+            lines{"raise the limit of b to 110 B", "request at most 80 B", "free 10 B: tiny"});
     r.holders = {{"large", {}, 1}, {"small", {}, 1}};
     REQUIRE(next_steps(r).back().kind == step_kind::release);
     REQUIRE_FALSE(next_steps(r).back().suffices);
     // Equal shares: in the order of the kinds.
     r = refused(100, {{"b", 100, 50, 50}});
     r.holders = {{"half", {}, 25}, {"other half", {}, 25}};
-    REQUIRE(texts(r) == lines{"ask for what would fit: 50 B", "raise the limit of b to 150 B",
-                              "release 50 B: half 25 B and other half 25 B"});
+    REQUIRE(texts(r) == lines{"request at most 50 B", "raise the limit of b to 150 B",
+                              "free 50 B: half 25 B and other half 25 B"});
 }
 
 TEST_CASE("what fits is told in whole units of the request", "[core][next_steps]") {
     cuota::refusal r = refused(8_KiB, {{"b", 5000, 0, 0}});
     auto const ask = [&] { return one(r, step_kind::ask_less); };
-    REQUIRE(ask().text == "ask for what would fit: 5'000 bytes (4.9 KiB)");
+    REQUIRE(ask().text == "request at most 5'000 bytes (4.9 KiB)");
     r.request = cuota::label_for<float>({}, {});
-    REQUIRE(ask().text == "ask for what would fit: 1'250 floats (4.9 KiB)");
+    REQUIRE(ask().text == "request at most 1'250 floats (4.9 KiB)");
     r.request.unit = "elements";
     r.request.unit_bytes = 12;
-    REQUIRE(ask().text == "ask for what would fit: 416 elements of 12 B (4.9 KiB)");
+    REQUIRE(ask().text == "request at most 416 elements of 12 B (4.9 KiB)");
     REQUIRE(ask().bytes == 416 * 12);
     r.request.unit = "samples in a batch";
     r.request.unit_bytes = 5000;
-    REQUIRE(ask().text == "ask for what would fit: 1 sample in a batch (4.9 KiB)");
+    REQUIRE(ask().text == "request at most 1 sample in a batch (4.9 KiB)");
     REQUIRE(ask().suffices);
     r.request.unit_bytes = 5001;
-    REQUIRE(ask().text == "ask for less: one of the samples in a batch takes 4.9 KiB, and 4.9 KiB would fit");
+    REQUIRE(ask().text == "nothing fits: one of the samples in a batch needs 4.9 KiB, 4.9 KiB are available");
     REQUIRE(ask().count == 0);
     REQUIRE(ask().bytes == 0);
     REQUIRE_FALSE(ask().suffices);
     r.request.unit_bytes = 0;  // nobody's, but no reason to divide by it
     REQUIRE(ask().count == 5000);
     r = refused(1, {{"b", 100, 100, 100}});
-    REQUIRE(ask().text == "ask for less: not even 1 B would fit");
+    REQUIRE(ask().text == "nothing fits: 0 B are available");
 }
 
 TEST_CASE("what fits the budgets is no promise when the device has less", "[core][next_steps]") {
@@ -152,12 +152,12 @@ TEST_CASE("one holder that covers it is better than two, and the smallest such t
     REQUIRE(released(95) == "abcd");
 }
 
-TEST_CASE("what lies free in a pool is nobody's to release", "[core][next_steps]") {
+TEST_CASE("memory that is cached in a pool is not proposed for release", "[core][next_steps]") {
     cuota::refusal r = refused(60, {{"b", 100, 90, 90}});
-    r.holders = {{"free in a pool", {}, 60, true}, {"x", {}, 30}};
-    REQUIRE(one(r, step_kind::release).text == "release 30 B: x");  // the pool's part follows
+    r.holders = {{"cached in a pool", {}, 60, true}, {"x", {}, 30}};
+    REQUIRE(one(r, step_kind::release).text == "free 30 B: x");  // the pool's part follows
     REQUIRE(one(r, step_kind::release).suffices);
-    r.holders = {{"free in a pool", {}, 90, true}};
+    r.holders = {{"cached in a pool", {}, 90, true}};
     REQUIRE(one(r, step_kind::release).holders.empty());
 }
 
@@ -165,17 +165,17 @@ TEST_CASE("a release that would not do is said to be in vain, and why", "[core][
     cuota::refusal r = refused(130, {{"b", 100, 60, 60}});
     auto const release = [&] { return one(r, step_kind::release); };
     REQUIRE_FALSE(release().suffices);
-    REQUIRE(release().text == "release all 60 B that b holds: the request alone is 30 B over its limit");
+    REQUIRE(release().text == "free all 60 B held in b: the request alone is 30 B over its limit");
     r = refused(90, {{"b", 100, 60, 60}});
     r.holders = {{"known", {}, 20}};
-    REQUIRE(release().text == "release all 60 B that b holds: 30 B would still be missing");
+    REQUIRE(release().text == "free all 60 B held in b: it would still be 30 B short");
     REQUIRE(release().holders.size() == 1);
     r = refused(80, {{"leaf", 100, 60, 60}, {"root", 70, 65, 65}});
     REQUIRE(release().text ==
-            "release all 60 B that leaf holds: the request alone is 10 B over the limit of root");
+            "free all 60 B held in leaf: the request alone is 10 B over the limit of root");
     r = refused(60, {{"leaf", 100, 60, 60}, {"root", 200, 60, 60}});
     r.device = cuota::device_facts{1, "simulated", 100, 10, 30};
-    REQUIRE(release().text == "release all 60 B that leaf holds: 20 B would still be missing on device 1");
+    REQUIRE(release().text == "free all 60 B held in leaf: it would still be 20 B short on device 1");
     r.device->ours = 50;
     REQUIRE(release().suffices);
     REQUIRE(release().bytes == 50);
@@ -185,7 +185,7 @@ TEST_CASE("releasing is no advice where nothing is held, or nothing is missing",
     REQUIRE_FALSE(proposes(refused(120, {{"b", 100, 0, 0}}), step_kind::release));
     REQUIRE_FALSE(proposes(refused(10, {{"b", 100, 50, 0}}), step_kind::release));
     cuota::refusal const nameless = refused(60, {{"b", 100, 50, 50}});
-    REQUIRE(one(nameless, step_kind::release).text == "release 10 B of what b holds");
+    REQUIRE(one(nameless, step_kind::release).text == "free 10 B held in b");
 }
 
 TEST_CASE("all limits on the way that would refuse are to be raised", "[core][next_steps]") {
@@ -208,7 +208,7 @@ TEST_CASE("a reservation is grown, by what is missing", "[core][next_steps]") {
     cuota::refusal r = refused(50, {{"loader", 100, 60, 60, true}});
     r.room_to_grow = 10;
     next_step const grow = one(r, step_kind::raise_limits);
-    REQUIRE(grow.text == "grow the reservation loader by 10 B");
+    REQUIRE(grow.text == "grow reservation loader by 10 B");
     REQUIRE(grow.suffices);
     REQUIRE(grow.change == 0.1);
     REQUIRE(grow.bytes == 10);
@@ -219,10 +219,10 @@ TEST_CASE("a reservation is grown, by what is missing", "[core][next_steps]") {
     r = refused(30, {{"slots", 100, 90, 90}, {"epoch", 200, 190, 190}, {"loader", 5000, 4990, 4990, true}});
     r.room_to_grow = 20;
     REQUIRE(one(r, step_kind::raise_limits).text ==
-            "raise the limits of slots to 120 B, epoch to 220 B and grow the reservation loader by 20 B");
+            "raise the limits of slots to 120 B, epoch to 220 B and grow reservation loader by 20 B");
     r.budgets.erase(r.budgets.begin());
     REQUIRE(one(r, step_kind::raise_limits).text ==
-            "raise the limit of epoch to 220 B and grow the reservation loader by 20 B");
+            "raise the limit of epoch to 220 B and grow reservation loader by 20 B");
     REQUIRE(one(r, step_kind::raise_limits).limits[0].grow_by == 0);
     r.budgets.back().held = 0;  // then it is not in the way
     REQUIRE(one(r, step_kind::raise_limits).text == "raise the limit of epoch to 220 B");
@@ -233,23 +233,23 @@ TEST_CASE("growing is in vain when the parent, or the device, has not enough", "
     r.room_to_grow = 9;
     REQUIRE_FALSE(one(r, step_kind::raise_limits).suffices);
     REQUIRE(one(r, step_kind::raise_limits).text ==
-            "grow the reservation loader by 10 B: its parent has 9 B to give");
+            "grow reservation loader by 10 B: its parent has only 9 B available");
     REQUIRE(one(r, step_kind::raise_limits).limits[0].grow_by == 10);  // as data it is there all the same
     r.room_to_grow = 10;
     r.device = cuota::device_facts{1, "simulated", 1000, 45, 60};
     REQUIRE_FALSE(one(r, step_kind::raise_limits).suffices);
     REQUIRE(one(r, step_kind::raise_limits).text ==
-            "grow the reservation loader: device 1 has 45 B free, 5 B less than it takes");
+            "grow reservation loader: device 1 has only 45 B free, 5 B less than needed");
 }
 
 TEST_CASE("of a reservation that has ended nothing can be had", "[core][next_steps]") {
     cuota::refusal r = refused(30, {{"slots", 100, 40, 40}, {"loader", 40, 40, 60, true, true}}, 1);
     r.holders = {{"a slot", {}, 40}};
-    REQUIRE(texts(r) == lines{"in vain: ask for less: not even 1 B would fit",
-                              "in vain: grow the reservation loader: it has ended"});
+    REQUIRE(texts(r) == lines{"in vain: nothing fits: 0 B are available",
+                              "in vain: grow reservation loader: it has been released"});
     r = refused(70, r.budgets);  // what is inside it refuses, too
-    REQUIRE(texts(r) == lines{"in vain: ask for less: not even 1 B would fit",
-                              "in vain: grow the reservation loader: it has ended"});
+    REQUIRE(texts(r) == lines{"in vain: nothing fits: 0 B are available",
+                              "in vain: grow reservation loader: it has been released"});
 }
 
 TEST_CASE("a limit that no size can say is not proposed", "[core][next_steps]") {
@@ -267,9 +267,9 @@ TEST_CASE("raising limits is in vain when the device has not enough", "[core][ne
     r.device = cuota::device_facts{1, "simulated", 8_GiB, 5_GiB, 1_GiB};
     r.holders = {{"weights", {}, 1_GiB}};
     REQUIRE(texts(r) ==
-            lines{"ask for what would fit: 3'221'225'472 bytes (3.0 GiB)",
-                  "in vain: release all 1.0 GiB that b holds: the request alone is 2.0 GiB over its limit",
-                  "in vain: raise limits: device 1 has 5.0 GiB free, 1.0 GiB less than it takes"});
+            lines{"request at most 3'221'225'472 bytes (3.0 GiB)",
+                  "in vain: free all 1.0 GiB held in b: the request alone is 2.0 GiB over its limit",
+                  "in vain: raise the limits: device 1 has only 5.0 GiB free, 1.0 GiB less than needed"});
     REQUIRE(next_steps(r)[2].limits.size() == 1);  // as data it is there all the same
 }
 
@@ -279,12 +279,12 @@ TEST_CASE("what a device lacks is told when no budget refused", "[core][next_ste
     r.device = cuota::device_facts{1, "simulated", 8_GiB, 3_GiB, 1_GiB};
     r.would_fit = 3_GiB;
     REQUIRE(texts(r) ==
-            lines{"free 3.0 GiB of device 1: 4.0 GiB are held outside cuota, 1.0 GiB by this process",
-                  "ask for what would fit: 3'221'225'472 bytes (3.0 GiB)"});
+            lines{"free 3.0 GiB on device 1: 4.0 GiB are used outside cuota, 1.0 GiB through cuota",
+                  "request at most 3'221'225'472 bytes (3.0 GiB)"});
     REQUIRE(next_steps(r)[0].bytes == 3_GiB);
     r.asked = r.charged = 9_GiB;
-    REQUIRE(texts(r) == lines{"ask for what would fit: 3'221'225'472 bytes (3.0 GiB)",
-                              "in vain: free all of device 1: it has 8.0 GiB"});
+    REQUIRE(texts(r) == lines{"request at most 3'221'225'472 bytes (3.0 GiB)",
+                              "in vain: free all of device 1: it has only 8.0 GiB in total"});
 }
 
 TEST_CASE("what fits by now may be asked again", "[core][next_steps]") {
@@ -292,7 +292,7 @@ TEST_CASE("what fits by now may be asked again", "[core][next_steps]") {
     r.asked = r.charged = 1_GiB;
     r.device = cuota::device_facts{0, "simulated", 8_GiB, 3_GiB, 1_GiB};
     r.would_fit = 3_GiB;
-    REQUIRE(texts(r) == lines{"ask again: 3.0 GiB are free by now, if perhaps not in one piece"});
+    REQUIRE(texts(r) == lines{"retry: 3.0 GiB are free now, though possibly not contiguous"});
     REQUIRE(next_steps(r)[0].kind == step_kind::ask_again);
 }
 
@@ -310,7 +310,7 @@ TEST_CASE("a thousand holders are one line", "[core][next_steps]") {
     REQUIRE(release.holders.size() == 800);
     REQUIRE(release.bytes == 800);
     REQUIRE(release.text ==
-            "release 800 B: x 1 B (train.cpp:7), x 1 B (train.cpp:7), x 1 B (train.cpp:7) and 797 more");
+            "free 800 B: x 1 B (train.cpp:7), x 1 B (train.cpp:7), x 1 B (train.cpp:7) and 797 more");
 }
 
 TEST_CASE("each kind has its name", "[core][next_steps]") {
@@ -405,14 +405,14 @@ TEST_CASE("each step does what it says, and nothing smaller does", "[core][next_
 TEST_CASE("whose memory to release is what the pools told, where they were asked", "[core][next_steps]") {
     cuota::refusal r = refused(30, {{"gpu", 100, 90, 90}});
     r.holders = {{"weights", {}, 40}, {"scratch", {}, 25}, {"cache", {}, 25}};
-    REQUIRE(one(r, step_kind::release).text == "release 25 B: cache");
+    REQUIRE(one(r, step_kind::release).text == "free 25 B: cache");
     r.release.emplace(std::vector<cuota::holding>{{"weights", {}, 40}, {"cache", {}, 25}});
     next_step const told = one(r, step_kind::release);
     REQUIRE(told.suffices);
     REQUIRE(told.bytes == 65);
-    REQUIRE(told.text == "release 65 B: weights 40 B and cache 25 B");
+    REQUIRE(told.text == "free 65 B: weights 40 B and cache 25 B");
     r.release->clear();
     next_step const in_vain = one(r, step_kind::release);
     REQUIRE(!in_vain.suffices);
-    REQUIRE(in_vain.text == "release all 90 B that gpu holds: it may come back in pieces that do not fit");
+    REQUIRE(in_vain.text == "free all 90 B held in gpu: it may be freed in pieces that do not fit");
 }

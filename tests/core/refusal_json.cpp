@@ -25,7 +25,7 @@ cuota::refusal two_levels() {
     r.budgets = {{"layer", cuota::unlimited, 10, 20}, {"model", 200, 90, 95}};
     r.refused_by = 1;
     r.device = cuota::device_facts{1, "simulated", 1000, 500, 300};
-    r.holders = {{"biases", {"train.cpp", 3}, 60}, {"free in a pool", {}, 30, true}};
+    r.holders = {{"biases", {"train.cpp", 3}, 60}, {"cached in a pool", {}, 30, true}};
     r.reclaimed = 5;
     r.reclaimers = {{"pool main", 18, 5}};
     r.largest_free = 16;
@@ -52,13 +52,13 @@ TEST_CASE("a refusal is one line of JSON", "[core][refusal_json]") {
         R"({"name":"model","limit":200,"held":90,"free":110,"peak":95,"prepaid":false,"ended":false}],)"
         R"("device":{"ordinal":1,"name":"simulated","total":1000,"free":500,"ours":300,"elsewhere":200,"overhead":0,"pooled":0},)"
         R"("holders":[{"tag":"biases","place":{"file":"train.cpp","line":3},"bytes":60,"cached":false},)"
-        R"({"tag":"free in a pool","place":null,"bytes":30,"cached":true}],"other_holders":0,"other_bytes":0,)"
+        R"({"tag":"cached in a pool","place":null,"bytes":30,"cached":true}],"other_holders":0,"other_bytes":0,)"
         R"("reclaimed":5,"reclaimable":0,"reclaimers":[{"name":"pool main","asked":18,"given":5,"could":0}],"largest_free":16,"cause":"",)"
         R"("next_steps":[{"kind":"raise_limits","suffices":true,"text":"raise the limit of model to 218 B",)"
         R"("bytes":18,"count":0,"holders":[],"limits":[{"budget":"model","level":1,"limit":218,"grow_by":0}]},)"
-        R"j({"kind":"ask_less","suffices":true,"text":"ask for what would fit: 16 floats (64 B)","bytes":64,"count":16,)j"
+        R"j({"kind":"ask_less","suffices":true,"text":"request at most 16 floats (64 B)","bytes":64,"count":16,)j"
         R"("holders":[],"limits":[]},)"
-        R"j({"kind":"release","suffices":true,"text":"release 60 B: biases (train.cpp:3)","bytes":60,"count":0,)j"
+        R"j({"kind":"release","suffices":true,"text":"free 60 B: biases (train.cpp:3)","bytes":60,"count":0,)j"
         R"("holders":[{"tag":"biases","place":{"file":"train.cpp","line":3},"bytes":60,"cached":false}],)"
         R"("limits":[]}]})");
 }
@@ -72,7 +72,7 @@ TEST_CASE("a line of JSON tells a reservation, and by how much to grow it", "[co
     INFO(line);
     REQUIRE(support::has(line, R"("room_to_grow":40,)"));
     REQUIRE(support::has(line, R"("peak":50,"prepaid":true,"ended":false}])"));
-    REQUIRE(support::has(line, R"("text":"grow the reservation loader by 20 B","bytes":20,)"));
+    REQUIRE(support::has(line, R"("text":"grow reservation loader by 20 B","bytes":20,)"));
     REQUIRE(support::has(line, R"("limits":[{"budget":"loader","level":0,"limit":80,"grow_by":20}])"));
     r.budgets[0].has_ended = true;
     REQUIRE(support::has(cuota::refusal_json(r), R"("prepaid":true,"ended":true})"));

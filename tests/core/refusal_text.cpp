@@ -45,7 +45,7 @@ std::vector<std::string> lines_of(cuota::refusal const& r) {
 // The line that begins with the heading, without it; empty when there is none.
 std::string line(cuota::refusal const& r, std::string_view heading) {
     for (std::string const& l : lines_of(r))
-        if (l.starts_with("  " + std::string{heading})) return l.substr(12);
+        if (l.starts_with("  " + std::string{heading})) return l.substr(13);
     return {};
 }
 
@@ -53,14 +53,14 @@ std::string line(cuota::refusal const& r, std::string_view heading) {
 
 TEST_CASE("a refusal reads as one screen", "[core][refusal_text]") {
     std::string const text =
-        R"(cuota::budget_exceeded: 762.9 MiB refused at train.cpp:17 by budget trainer, before anything was allocated
+        R"(cuota::budget_exceeded: cannot allocate 762.9 MiB at train.cpp:17: 500.2 MiB free in budget trainer
   budget trainer        limit 512.0 MiB   held 11.8 MiB    free 500.2 MiB   peak 11.8 MiB
-  device 0 (simulated)  total 8.0 GiB     free 8.0 GiB     elsewhere 0 B
-  held by   loader slots 8.0 MiB (train.cpp:11)   weights 3.8 MiB (train.cpp:10)
-  reclaimed 0 B: it would not fit an empty budget
-  either    ask for what would fit: 131'120'512 floats (500.2 MiB)
-  or        raise the limit of trainer to 774.8 MiB
-  in vain   release all 11.8 MiB that trainer holds: the request alone is 250.9 MiB over its limit)";
+  device 0 (simulated)  total 8.0 GiB     free 8.0 GiB     outside cuota 0 B
+  held by    loader slots 8.0 MiB (train.cpp:11), weights 3.8 MiB (train.cpp:10)
+  reclaimed  nothing: the request exceeds the budget's limit
+  help       request at most 131'120'512 floats (500.2 MiB)
+  or         raise the limit of trainer to 774.8 MiB
+  won't help free all 11.8 MiB held in trainer: the request alone is 250.9 MiB over its limit)";
 
     REQUIRE(text_of(the_screen()) == text);
 }
@@ -74,16 +74,15 @@ TEST_CASE("a refusal of many budgets points at the one that refused", "[core][re
     r.reclaimed = 5;
     r.would_fit = 10;
 
-    REQUIRE(
-        text_of(r) ==
-        R"(cuota::budget_exceeded: 30 B refused for activations by budget model, before anything was allocated
-  budget layer          limit none        held 10 B        free any         peak 20 B
+    REQUIRE(text_of(r) ==
+            R"(cuota::budget_exceeded: cannot allocate 30 B for activations: 10 B free in budget model
+  budget layer          limit none        held 10 B        free unlimited   peak 20 B
   budget model          limit 100 B       held 90 B        free 10 B        peak 95 B   <- refused
   budget gpu            limit 1.0 GiB     held 90 B        free 1.0 GiB     peak 95 B
-  reclaimed 5 B
-  either    raise the limit of model to 120 B
-  or        release 20 B of what model holds
-  or        ask for what would fit: 10 B)");
+  reclaimed  5 B
+  help       raise the limit of model to 120 B
+  or         free 20 B held in model
+  or         request at most 10 B)");
 }
 
 TEST_CASE("a reservation that refuses is called one, and is to be grown", "[core][refusal_text]") {
@@ -95,29 +94,29 @@ TEST_CASE("a reservation that refuses is called one, and is to be grown", "[core
     r.room_to_grow = 20;
 
     REQUIRE(text_of(r) ==
-            R"(cuota::budget_exceeded: 30 B refused by reservation loader, before anything was allocated
+            R"(cuota::budget_exceeded: cannot allocate 30 B: 10 B free in reservation loader
   budget slots          limit 100 B       held 50 B        free 50 B        peak 50 B
   reservation loader    limit 60 B        held 50 B        free 10 B        peak 55 B   <- refused
-  reclaimed 0 B: nothing cached could be given back
-  either    grow the reservation loader by 20 B
-  or        release 20 B of what loader holds
-  or        ask for what would fit: 10 B)");
+  reclaimed  nothing: no cache had memory to release
+  help       grow reservation loader by 20 B
+  or         free 20 B held in loader
+  or         request at most 10 B)");
 }
 
 TEST_CASE("the driver's refusal says what the driver said", "[core][refusal_text]") {
     cuota::refusal r;
     r.asked = 9_GiB;
     r.charged = 9_GiB;
-    r.cause = "cudaMalloc found too little memory on the device";
+    r.cause = "cudaMalloc: not enough free memory on the device";
     r.device = cuota::device_facts{1, "simulated", 8_GiB, 3_GiB, 1_GiB};
     r.would_fit = 3_GiB;
 
     REQUIRE(cuota::refusal_text("out_of_memory", r) ==
-            R"(cuota::out_of_memory: 9.0 GiB refused, before anything was allocated
-  because   cudaMalloc found too little memory on the device
-  device 1 (simulated)  total 8.0 GiB     free 3.0 GiB     elsewhere 4.0 GiB
-  next      ask for what would fit: 3'221'225'472 bytes (3.0 GiB)
-  in vain   free all of device 1: it has 8.0 GiB)");
+            R"(cuota::out_of_memory: cannot allocate 9.0 GiB: 3.0 GiB free on device 1
+  cause      cudaMalloc: not enough free memory on the device
+  device 1 (simulated)  total 8.0 GiB     free 3.0 GiB     outside cuota 4.0 GiB
+  help       request at most 3'221'225'472 bytes (3.0 GiB)
+  won't help free all of device 1: it has only 8.0 GiB in total)");
 }
 
 TEST_CASE("a refusal for another's sake says in its first line whose", "[core][refusal_text]") {
@@ -125,37 +124,38 @@ TEST_CASE("a refusal for another's sake says in its first line whose", "[core][r
     r.request.where = {"/home/me/train.cpp", 17};
     r.cause = "rank 2 was refused at the next batch";
     REQUIRE(cuota::refusal_text("out_of_memory", r) ==
-            "cuota::out_of_memory: refused at train.cpp:17: rank 2 was refused at the next batch");
+            "cuota::out_of_memory: cancelled at train.cpp:17: rank 2 was refused at the next batch");
     r.request.name = "batch";
-    REQUIRE(cuota::refusal_text("out_of_memory", r) ==
-            "cuota::out_of_memory: refused at train.cpp:17 for batch: rank 2 was refused at the next batch");
+    REQUIRE(
+        cuota::refusal_text("out_of_memory", r) ==
+        "cuota::out_of_memory: cancelled for batch at train.cpp:17: rank 2 was refused at the next batch");
     r.request = {};
     REQUIRE(cuota::refusal_text("out_of_memory", r) ==
-            "cuota::out_of_memory: refused: rank 2 was refused at the next batch");
+            "cuota::out_of_memory: cancelled: rank 2 was refused at the next batch");
     r.cause = "rank 2 was refused at a step that has a longer name than the first line has room for";
-    REQUIRE(
-        text_of(r) ==
-        "cuota::budget_exceeded: refused: rank 2 was refused at a step that has...name than the first line "
-        "has room for"
-        "\n  because   rank 2 was refused at a step that has a longer name than the first line has room for");
+    REQUIRE(text_of(r) == "cuota::budget_exceeded: cancelled: rank 2 was refused at a step that ha...ame "
+                          "than the first line has "
+                          "room for"
+                          "\n  cause      rank 2 was refused at a step that has a longer name than the first "
+                          "line has room for");
     r.asked = r.charged = 1;  // something of its own
-    REQUIRE(lines_of(r)[0] == "cuota::budget_exceeded: 1 B refused, before anything was allocated");
+    REQUIRE(lines_of(r)[0] == "cuota::budget_exceeded: cannot allocate 1 B");
 }
 
 TEST_CASE("nobody is promised a size that nobody knows", "[core][refusal_text]") {
     cuota::refusal r;
     r.asked = r.charged = 9_GiB;
-    r.cause = "cudaHostAlloc could not lock that much";
+    r.cause = "cudaHostAlloc could not page-lock that much memory";
     REQUIRE(cuota::refusal_text("out_of_memory", r) ==
-            "cuota::out_of_memory: 9.0 GiB refused, before anything was allocated\n"
-            "  because   cudaHostAlloc could not lock that much");
+            "cuota::out_of_memory: cannot allocate 9.0 GiB\n"
+            "  cause      cudaHostAlloc could not page-lock that much memory");
 }
 
 TEST_CASE("a count that overflows is told in words", "[core][refusal_text]") {
     cuota::refusal r;
     r.asked = r.charged = cuota::unlimited;
     REQUIRE(cuota::refusal_text("out_of_memory", r) ==
-            "cuota::out_of_memory: more than any address space holds refused, before anything was allocated");
+            "cuota::out_of_memory: cannot allocate more than SIZE_MAX bytes");
 }
 
 TEST_CASE("what rounding adds is told where it shows", "[core][refusal_text]") {
@@ -163,31 +163,31 @@ TEST_CASE("what rounding adds is told where it shows", "[core][refusal_text]") {
     r.asked = 1;
     r.charged = 512;
     r.budgets[0].limit = r.budgets[0].held;
-    REQUIRE(lines_of(r)[0] ==
-            "cuota::budget_exceeded: 1 B refused at train.cpp:17 by budget trainer, at a charge of 512 B");
+    REQUIRE(lines_of(r)[0] == "cuota::budget_exceeded: cannot allocate 1 B (512 B after rounding) at "
+                              "train.cpp:17: 0 B free in budget trainer");
 }
 
 TEST_CASE("a refusal tells what was given back, by whom, or why nothing was", "[core][refusal_text]") {
     cuota::refusal r = the_screen();
     r.charged = 512_MiB;  // an empty budget would hold it, exactly
-    REQUIRE(line(r, "reclaimed") == "0 B: nothing cached could be given back");
+    REQUIRE(line(r, "reclaimed") == "nothing: no cache had memory to release");
     r.charged += 1;
-    REQUIRE(line(r, "reclaimed") == "0 B: it would not fit an empty budget");
+    REQUIRE(line(r, "reclaimed") == "nothing: the request exceeds the budget's limit");
     r.charged -= 1;
     r.reclaimers.emplace();
-    REQUIRE(line(r, "reclaimed") == "0 B: no pool or cache here has anything to give");
+    REQUIRE(line(r, "reclaimed") == "nothing: no pool or cache has cached memory");
     r.holders = {
-        {"x", {}, 4_MiB}, {"free in pool main", {}, 2_MiB, true}, {"free in a pool", {}, 1_KiB, true}};
-    REQUIRE(line(r, "reclaimed") == "0 B: the 2.0 MiB free in pools are held there by live blocks");
+        {"x", {}, 4_MiB}, {"cached in pool main", {}, 2_MiB, true}, {"cached in a pool", {}, 1_KiB, true}};
+    REQUIRE(line(r, "reclaimed") == "nothing: the 2.0 MiB cached in pools share pages with live blocks");
     r.reclaimers = {{"pool main", 6_MiB, 0}};
-    REQUIRE(line(r, "reclaimed") == "0 B: pool main had nothing to give");
+    REQUIRE(line(r, "reclaimed") == "nothing: pool main had nothing cached");
     r.reclaimers->push_back({"cache", 6_MiB, 0});
-    REQUIRE(line(r, "reclaimed") == "0 B: pool main and cache had nothing to give");
+    REQUIRE(line(r, "reclaimed") == "nothing: pool main and cache had nothing cached");
     r.reclaimed = 2_MiB;
     (*r.reclaimers)[1].given = 2_MiB;
-    REQUIRE(line(r, "reclaimed") == "2.0 MiB: cache gave 2.0 MiB of 6.0 MiB");
+    REQUIRE(line(r, "reclaimed") == "2.0 MiB: cache released 2.0 MiB of 6.0 MiB");
     r.largest_free = 3_KiB;
-    REQUIRE(line(r, "reclaimed") == "2.0 MiB: cache gave 2.0 MiB of 6.0 MiB; largest free block 3.0 KiB");
+    REQUIRE(line(r, "reclaimed") == "2.0 MiB: cache released 2.0 MiB of 6.0 MiB; largest free block 3.0 KiB");
     r.reclaimers.reset();
     REQUIRE(line(r, "reclaimed") == "2.0 MiB; largest free block 3.0 KiB");
 }
@@ -209,15 +209,15 @@ TEST_CASE("the largest holders are named, the others summed", "[core][refusal_te
     r.budgets = {{"b", 100, 75, 75}};
     r.asked = r.charged = 30;
     r.holders = {{"a", {}, 30}, {"b", {}, 20}, {{}, {"x.cpp", 3}, 10}, {"d", {}, 8}};
-    REQUIRE(line(r, "held by") == "a 30 B   b 20 B   untagged 10 B (x.cpp:3)   d 8 B");
+    REQUIRE(line(r, "held by") == "a 30 B, b 20 B, untagged 10 B (x.cpp:3), d 8 B");
     r.holders.push_back({"e", {}, 4});
-    REQUIRE(line(r, "held by") == "a 30 B   b 20 B   untagged 10 B (x.cpp:3)   d 8 B   1 other 4 B");
+    REQUIRE(line(r, "held by") == "a 30 B, b 20 B, untagged 10 B (x.cpp:3), d 8 B, 1 other 4 B");
     r.holders.push_back({"f", {}, 3});
-    REQUIRE(line(r, "held by") == "a 30 B   b 20 B   untagged 10 B (x.cpp:3)   d 8 B   2 others 7 B");
+    REQUIRE(line(r, "held by") == "a 30 B, b 20 B, untagged 10 B (x.cpp:3), d 8 B, 2 others 7 B");
     r.holders[1].name = "a name that takes the room of two others";
     r.holders[1].where = {"a_file_of_a_long_name.cpp", 1234};
     REQUIRE(line(r, "held by") ==
-            "a 30 B   a name that...two others 20 B (a_file_of...cpp:1234)   4 others 25 B");
+            "a 30 B, a name that...two others 20 B (a_file_of...cpp:1234), 4 others 25 B");
 }
 
 TEST_CASE("of a long way to the root the ends are shown, and where it was refused", "[core][refusal_text]") {
@@ -237,7 +237,7 @@ TEST_CASE("of a long way to the root the ends are shown, and where it was refuse
     REQUIRE(shows(r.refused_by));
     REQUIRE(shows(39));
     bool const is_end = r.refused_by == 0 || r.refused_by == 39;
-    REQUIRE(lines[is_end || r.refused_by == 1 ? 3 : 2] == "  ... and 37 more on the way to level 39");
+    REQUIRE(lines[is_end || r.refused_by == 1 ? 3 : 2] == "  ... 37 more budgets up to level 39");
     REQUIRE(lines.size() <= 12);
     r.budgets.resize(4);
     r.refused_by = 3;
@@ -249,8 +249,17 @@ TEST_CASE("a first line that is too long gives way in its names", "[core][refusa
     r.request.name = cuota::tag::named("activations of the encoder of the second model");
     r.budgets[0].name = "everything that the second model holds on this device";
     REQUIRE(lines_of(r)[0] ==
-            "cuota::budget_exceeded: 762.9 MiB refused at train.cpp:17 for activat... model by budget "
-            "everyth...device");
+            "cuota::budget_exceeded: cannot allocate 762.9 MiB for activat... model at train.cpp:17: "
+            "500.2 MiB free");
+}
+
+TEST_CASE("a first line does not show one rounded figure as request and as free bytes",
+          "[core][refusal_text]") {
+    cuota::refusal r;
+    r.budgets = {{"b", 12'000'767, 0, 0}};
+    r.asked = r.charged = 12'000'768;
+    REQUIRE(lines_of(r)[0] ==
+            "cuota::budget_exceeded: cannot allocate 11.4 MiB: 12'000'767 bytes free in budget b");
 }
 
 TEST_CASE("a refusal is one screen, whatever is in it", "[core][refusal_text]") {

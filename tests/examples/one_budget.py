@@ -39,7 +39,7 @@ check("a limit of the plan is enough", done.returncode == 0 and not done.stderr,
 done = run("--limit", planned - 1)
 check("a byte less is refused", done.returncode == 1, done)
 check("the refusal has numbers and a place", re.search(
-    r"^one_budget: cuota::budget_exceeded: .* refused at one_budget\.cpp:\d+ for plan by budget one budget$",
+    r"^one_budget: cuota::budget_exceeded: cannot allocate .* for plan at one_budget\.cpp:\d+: [\d']+ bytes free$",
     done.stderr, re.M), done.stderr)
 check("nothing was run", "odd:" not in done.stdout, done.stdout)
 for wrong in (("--limit",), ("--limit", "much"), ("--budget", "1")):

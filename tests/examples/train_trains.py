@@ -22,12 +22,12 @@ with scratch() as folder:
     tight = ["--batch", 4, "--hidden", 2, "--epochs", 1, "--device-budget", "7KiB"]
     run = Run(*data.arguments(), *tight)
     run.check_success()
-    run.check("the whole set at once is refused", "cuota::budget_exceeded: 8.4 KiB refused" in run.out)
-    run.check("the refusal comes with what would fit", "would fit: 1'792 floats" in run.out)
+    run.check("the whole set at once is refused", "cuota::budget_exceeded: cannot allocate 8.4 KiB" in run.out)
+    run.check("the refusal comes with what would fit", "request at most 1'792 floats" in run.out)
 
     # The first allocation call of all fails: the refusal was printed before it, so no call came earlier.
     run = Run(*data.arguments(), *tight, fail="cudaMalloc:1")
-    run.check("the refusal is printed", "cuota::budget_exceeded: 8.4 KiB refused" in run.out)
+    run.check("the refusal is printed", "cuota::budget_exceeded: cannot allocate 8.4 KiB" in run.out)
     run.check("then the training fails", run.status == 1 and "\ntraining\n" not in run.out)
     if run.sim:
         run.check("the refusal made no allocation call", run.number("allocation_calls") == 1)

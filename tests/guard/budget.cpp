@@ -213,14 +213,14 @@ TEST_CASE("a refused charge says who asked, and where", "[guard][budget]") {
     REQUIRE(facts.holders[0].bytes == 60);
     REQUIRE(!facts.device);
     REQUIRE(std::string{refused.what()} ==
-            "cuota::budget_exceeded: 41 B refused at budget.cpp:" + std::to_string(line) +
-                " for weights by budget trainer\n"
+            "cuota::budget_exceeded: cannot allocate 41 B for weights at budget.cpp:" + std::to_string(line) +
+                ": 40 B free in budget trainer\n"
                 "  budget trainer        limit 100 B       held 60 B        free 40 B        peak 60 B\n"
-                "  held by   charged without a tag 60 B\n"
-                "  reclaimed 0 B: no pool or cache here has anything to give\n"
-                "  either    raise the limit of trainer to 101 B\n"
-                "  or        ask for what would fit: 40 B\n"
-                "  or        release 60 B: charged without a tag");
+                "  held by    charged without a tag 60 B\n"
+                "  reclaimed  nothing: no pool or cache has cached memory\n"
+                "  help       raise the limit of trainer to 101 B\n"
+                "  or         request at most 40 B\n"
+                "  or         free 60 B: charged without a tag");
     b.refund(60);
 }
 

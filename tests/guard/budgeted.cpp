@@ -124,10 +124,10 @@ TEST_CASE("budgeted refuses before upstream is asked, with everything known", "[
     REQUIRE(facts.device->ordinal == memory.device().ordinal());
     REQUIRE(facts.device->ours == before + 1024 + 5120);
     REQUIRE(support::has(refused.what(),
-                         "\n  held by   weights 5.0 KiB (train.cpp:2)   biases 1.0 KiB (train.cpp:3)\n"));
-    REQUIRE(support::has(refused.what(), "\n  either    raise the limit of trainer to 14.0 KiB"
-                                         "\n  or        ask for what would fit: 1'024 floats (4.0 KiB)"
-                                         "\n  or        release 5.0 KiB: weights (train.cpp:2)"));
+                         "\n  held by    weights 5.0 KiB (train.cpp:2), biases 1.0 KiB (train.cpp:3)\n"));
+    REQUIRE(support::has(refused.what(), "\n  help       raise the limit of trainer to 14.0 KiB"
+                                         "\n  or         request at most 1'024 floats (4.0 KiB)"
+                                         "\n  or         free 5.0 KiB: weights (train.cpp:2)"));
     memory.deallocate_sync(small, 1000);
     memory.deallocate_sync(large, 5000);
 }

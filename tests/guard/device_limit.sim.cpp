@@ -207,7 +207,7 @@ TEST_CASE("overhead that was learnt is told apart from what came later", "[guard
     REQUIRE(refused.facts().device);
     REQUIRE(refused.facts().device->overhead == 6_MiB);
     REQUIRE(refused.facts().device->elsewhere() == 16_MiB);
-    REQUIRE(std::string{refused.what()}.find("elsewhere 16.0 MiB (at the start 6.0 MiB)") !=
+    REQUIRE(std::string{refused.what()}.find("outside cuota 16.0 MiB (6.0 MiB at startup)") !=
             std::string::npos);
     budget other{"other", 1_MiB};
     REQUIRE_THROWS_AS(other.learn_overhead(), cuota::misuse);

@@ -146,7 +146,7 @@ TEST_CASE("tags are told apart, at the peak of all and at their own", "[guard][m
           "  activations   at the peak 4.5 KiB     at most 4.5 KiB     in 2\n"
           "  weights       at the peak 1.0 KiB     at most 3.0 KiB     in 2\n"
           "  scratch       at the peak 512 B       at most 3.0 KiB     in 2\n"
-          "  not given back: activations 2.0 KiB (train.cpp:1)   weights 2.0 KiB (train.cpp:7)   "
+          "  not given back: activations 2.0 KiB (train.cpp:1), weights 2.0 KiB (train.cpp:7), "
           "weights 1.0 KiB (train.cpp:1)");
     for (auto const& [p, bytes] : {std::pair{weights, 1000}, {first, 2000}, {more, 2000}})
         memory.deallocate_sync(p, static_cast<std::size_t>(bytes));

@@ -295,7 +295,7 @@ TEST_CASE("a refusal by a reservation tells by how much it could be grown", "[gu
     REQUIRE(idle->asked.empty());
     cuota::next_step const grow = cuota::next_steps(facts)[1];  // to ask for 10 changes less
     REQUIRE(grow.kind == cuota::step_kind::raise_limits);
-    REQUIRE(grow.text == "grow the reservation loader by 35 B");
+    REQUIRE(grow.text == "grow reservation loader by 35 B");
     REQUIRE(grow.suffices);
     REQUIRE_THROWS_AS(r.grow(grow.limits[0].grow_by + 1), cuota::budget_exceeded);
     r.grow(grow.limits[0].grow_by);
@@ -311,13 +311,13 @@ TEST_CASE("a refusal says when growing a reservation would be in vain", "[guard]
     auto const refused = refusal_of(inside, 71);
     REQUIRE(refused.facts().room_to_grow == 30);  // what is left of b is not its to take
     REQUIRE(support::has(refused.what(),
-                         "in vain   grow the reservation loader by 31 B: its parent has 30 B to give"));
+                         "won't help grow reservation loader by 31 B: its parent has only 30 B available"));
     r.reset();
     auto const ended = refusal_of(inside, 1);
     REQUIRE(ended.facts().budgets.back().has_ended);
     REQUIRE(ended.facts().room_to_grow == 0);
-    REQUIRE(support::has(ended.what(), "in vain   grow the reservation loader: it has ended"));
-    REQUIRE(!support::has(ended.what(), "release"));
+    REQUIRE(support::has(ended.what(), "won't help grow reservation loader: it has been released"));
+    REQUIRE(!support::has(ended.what(), "held in"));
 }
 
 TEST_CASE("only a reservation can be grown", "[guard][pressure]") {

@@ -45,7 +45,7 @@ TEST_CASE("what goes beyond the limit is null or an exception, and what fits is 
     void* const all = memory.try_allocate(64_MiB, 0, s.get());
     REQUIRE(all);
     CHECK(memory.try_allocate(2_MiB, 0, s.get()) == nullptr);
-    CHECK(has(memory.last_failure(), "budget_exceeded: 2.0 MiB refused"));
+    CHECK(has(memory.last_failure(), "budget_exceeded: cannot allocate 2.0 MiB"));
     CHECK_THROWS_AS((void)memory.allocate(1, 0, s.get()), std::bad_alloc);
     memory.deallocate(all, 64_MiB, 0, s.get());
     void* const next = memory.try_allocate(2_MiB, 0, s.get());

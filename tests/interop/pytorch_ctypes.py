@@ -51,7 +51,7 @@ def serves():
     check("what is live was asked for", cuota.live(0) == 8 * MiB, cuota.live(0))
     check("held is what was taken", 8 * MiB <= cuota.held(0) <= cuota.peak(0) <= 64 * MiB, cuota.held(0), cuota.peak(0))
     check("too much is null", cuota.alloc(60 * MiB, 0, None) is None)
-    check("the reason is told", "60.0 MiB refused" in text(cuota.last_failure), text(cuota.last_failure))
+    check("the reason is told", "cannot allocate 60.0 MiB" in text(cuota.last_failure), text(cuota.last_failure))
     told, = json.loads(text(cuota.summary_json))
     budget, pool = told["budgets"][0], told["pools"][0]
     check("the summary has the budget", (budget["name"], budget["limit"], budget["held"]) ==

@@ -86,7 +86,7 @@ def run(*arguments, torch, **more):
 done = run(torch=TORCH % {"gpu": True})
 check("both routes train and are refused", done.returncode == 0, done)
 for line in ("mempool: loss 0.250, at most 2.0 of 256.0 MiB; too much is refused by OutOfMemoryError:",
-             "cuota::budget_exceeded: 258.0 MiB refused", "pluggable: loss 0.250, at most 2.0 of 256.0 MiB; too much is refused by RuntimeError:"):
+             "cuota::budget_exceeded: cannot allocate 258.0 MiB", "pluggable: loss 0.250, at most 2.0 of 256.0 MiB; too much is refused by RuntimeError:"):
     check("it says: " + line, line in done.stdout, done.stdout)
 check("it shows the summary of each", done.stdout.count("device 0") >= 2, done.stdout)
 

@@ -97,7 +97,7 @@ TEST_CASE("a refusal is RMM's out_of_memory with our text, and ours inside", "[i
     });
     std::string const text = refused.what();
     CHECK(text.find("out_of_memory") != std::string::npos);
-    CHECK(text.find("cuota::budget_exceeded: 100.0 MiB refused") != std::string::npos);
+    CHECK(text.find("cuota::budget_exceeded: cannot allocate 100.0 MiB") != std::string::npos);
     CHECK(text.find("activations") != std::string::npos);
     CHECK(refused.refused().facts().asked == 100_MiB);
     CHECK_THROWS_AS(std::rethrow_if_nested(refused), cuota::budget_exceeded);

@@ -205,7 +205,7 @@ TEST_CASE("a source that has less than the budget is asked again once the pool g
     void* const all = pool->allocate_sync(6_MiB, 256, {});
     CHECK(source.taken() == 6_MiB);
     auto const refused = thrown<cuota::out_of_memory>([&] { (void)pool->allocate_sync(1_MiB, 256, {}); });
-    CHECK(has(refused.what(), "pool main got too little memory from its source"));
+    CHECK(has(refused.what(), "the upstream resource of pool main is out of memory"));
     CHECK(budget.held() == 6_MiB);
     pool->deallocate_sync(all, 6_MiB);
 }

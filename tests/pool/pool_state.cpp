@@ -57,7 +57,7 @@ TEST_CASE("a pool holds one entry for each tag and place, and one for what lies 
     CHECK(held.at("weights train.cpp:7") == 3072);
     CHECK(held.at("weights train.cpp:8") == 1024);
     CHECK(held.at(" ") == 1024);
-    CHECK(held.at("free in pool main ") == pool->stats().reserved - 5 * 1024);
+    CHECK(held.at("cached in pool main ") == pool->stats().reserved - 5 * 1024);
     CHECK(all == budget.held());
     for (void* p : blocks) pool->deallocate(stream, p, 1000);
 }

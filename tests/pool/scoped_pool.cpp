@@ -230,7 +230,7 @@ TEST_CASE("a refusal names what a pool holds by tag, and what lies free in it", 
     for (cuota::holding const& h : refused.facts().holders) {
         all += h.bytes;
         if (h.name == cuota::tag{"activations"}) activations += h.bytes;
-        if (h.name == cuota::tag::named("free in pool main")) named_free += h.bytes;
+        if (h.name == cuota::tag::named("cached in pool main")) named_free += h.bytes;
     }
     CHECK(activations == 2_MiB + 768_KiB);
     CHECK(named_free == free);
@@ -478,7 +478,7 @@ TEST_CASE("trim gives back bytes truly, and never a segment more than is needed"
     blocks.give_back_all();
 }
 
-TEST_CASE("a refusal says that live blocks hold what is free in a pool", "[pool][scoped_pool]") {
+TEST_CASE("a refusal says that live blocks hold what is cached in a pool", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 2_MiB};
     cuota::stream const stream;
     cuota::scoped_pool pool{budget};  // takes a page, or a segment, of 2 MiB
@@ -486,7 +486,8 @@ TEST_CASE("a refusal says that live blocks hold what is free in a pool", "[pool]
     auto const held = budget.held();
     auto const refused = thrown<cuota::budget_exceeded>([&] { budget.charge(2_MiB - held + 1, "slots"); });
     std::string const free = cuota::bytes_text(held - 512);
-    CHECK(has(refused.what(), "reclaimed 0 B: the " + free + " free in pools are held there by live blocks"));
+    CHECK(has(refused.what(),
+              "reclaimed  nothing: the " + free + " cached in pools share pages with live blocks"));
     pool.deallocate(stream, p, 512);
     budget.charge(2_MiB, "slots");  // the page goes back
     budget.refund(2_MiB);

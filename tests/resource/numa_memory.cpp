@@ -125,7 +125,7 @@ TEST_CASE("a node whose pages cannot be had is out of memory, and nothing is tak
     // move_pages that does nothing finds no page where it should be, and moves none there.
     auto const refused = thrown_without<cuota::out_of_memory>(
         SYS_move_pages, 0, [&] { (void)numa_memory{node}.allocate_sync(3_MiB + 1); });
-    CHECK(is_said(refused.what(), "because   its pages found no room; NUMA node "));
+    CHECK(is_said(refused.what(), "cause      its pages found no room; NUMA node "));
     CHECK(refused.facts().asked == 3_MiB + 1);
     CHECK(refused.facts().charged == 3_MiB + numa_memory::granule());
     CHECK(support::placed_mappings() == 0);

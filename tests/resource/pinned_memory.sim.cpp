@@ -48,8 +48,8 @@ TEST_CASE("pinned_memory refuses with what was asked", "[resource][pinned_memory
     REQUIRE(!refused.facts().device);
     REQUIRE(
         std::string{refused.what()} ==
-        "cuota::out_of_memory: 70.0 MiB refused at train.cpp:17 for slots, before anything was allocated\n"
-        "  because   cudaHostAlloc could not lock that much");
+        "cuota::out_of_memory: cannot allocate 70.0 MiB for slots at train.cpp:17\n"
+        "  cause      cudaHostAlloc could not page-lock that much memory");
 }
 
 TEST_CASE("pinned_memory given back in stream order waits for the stream", "[resource][pinned_memory]") {

@@ -57,13 +57,13 @@ TEST_CASE("registered_memory refuses with what was asked", "[resource][registere
     });
     CHECK(refused.facts().asked == 3_MiB + 1);
     CHECK(refused.facts().charged == 3_MiB + memory.granule());
-    CHECK(std::string{refused.what()}.find("because   cudaHostRegister could not lock that much") !=
+    CHECK(std::string{refused.what()}.find("cause      cudaHostRegister could not page-lock that much memory") !=
           std::string::npos);
     CHECK(support::last_error() == cudaSuccess);
 
     auto const endless =
         support::thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync(cuota::unlimited / 2); });
-    CHECK(std::string{endless.what()}.find("because   the system has no room for that many pages") !=
+    CHECK(std::string{endless.what()}.find("cause      the system has no room for that many pages") !=
           std::string::npos);
     CHECK_THROWS_AS(memory.allocate_sync(cuota::unlimited), cuota::out_of_memory);
 }

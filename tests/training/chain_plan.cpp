@@ -272,10 +272,10 @@ TEST_CASE("a room that is too small is refused with the least that would do, and
     CHECK(facts.request.where.line == line);
     CHECK(
         facts.cause ==
-        "stage 1 backward takes 10.0 KiB of a room of 10.0 KiB, with the least of all plans that recompute");
+        "the smallest of all plans that recompute needs 10.0 KiB (stage 1 backward); the limit is 10.0 KiB");
     c.stages[0].forward_scratch = 1'000'000;
     auto const other = support::thrown<cuota::out_of_memory>([&] { (void)chain_plan(c, 0); });
-    CHECK(support::has(other.facts().cause, "stage 0 forward takes 977.6 KiB of a room of 0 B"));
+    CHECK(support::has(other.facts().cause, "needs 977.6 KiB (stage 0 forward); the limit is 0 B"));
 }
 
 TEST_CASE("a chain plan of nothing, or without slots, or with too many, is refused",

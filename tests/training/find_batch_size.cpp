@@ -245,7 +245,7 @@ TEST_CASE("a plan of which the smallest size does not fit is refused before anyt
     auto const refused = support::thrown<cuota::budget_exceeded>([&] {
         (void)find_batch_size(step, {.smallest = 129, .largest = 600, .account = account, .plan = &plan});
     });
-    CHECK(support::has(refused.facts().cause, "128 would fit, 129 would not"));
+    CHECK(support::has(refused.facts().cause, "the largest batch that fits is 128"));
     CHECK(tries == 0);
     auto const fixed = footprint::with_granule(1).add<char>("w", 100);
     auto const any = find_batch_size(step, {.largest = 600, .account = account, .plan = &fixed});

@@ -56,7 +56,7 @@ TEST_CASE("what is held in budgets inside counts, with the names of those that g
     CHECK(!support::has(text, "weights"));
 }
 
-TEST_CASE("what lies free in a pool or a cache is not in use", "[training][left_behind][gpu]") {
+TEST_CASE("what lies cached in a pool or a cache is not in use", "[training][left_behind][gpu]") {
     cuota::stream const s;
     budget account{"b", 64_MiB};
     cuota::scoped_pool const pool{account};

@@ -161,7 +161,7 @@ TEST_CASE("a check is of 4 bytes, which a budget may refuse", "[training][non_fi
     CHECK(has(thrown<cuota::budget_exceeded>([&] {
                   (void)non_finite_check{s, memory, "flag"};
               }).what(),
-              "4 B refused"));
+              "cannot allocate 4 B"));
     CHECK(none.held() == 0);
 }
 

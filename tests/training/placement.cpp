@@ -242,10 +242,10 @@ TEST_CASE("a refused placement tells how much is missing and where", "[training]
     std::vector<placed_layer> const layers{{"a", 3_MiB}, {"b", 6_MiB}};
     std::vector<placement_device> const devices{{"gpu 0", 2_MiB}, {"gpu 1", 4_MiB}};
     auto const refused = support::thrown<cuota::out_of_memory>([&] { (void)place_layers(layers, devices); });
-    CHECK(support::has(refused.what(), "placement_refused: 6.0 MiB refused at placement.cpp:"));
-    CHECK(support::has(
-        refused.what(),
-        "because   at least 3.0 MiB missing for 2 layers on 2 devices, 2.0 MiB of it on gpu 1 (layer 1)\n"));
+    CHECK(support::has(refused.what(),
+                       "placement_refused: cannot allocate 6.0 MiB for layers at placement.cpp:"));
+    CHECK(support::has(refused.what(), "cause      2 layers do not fit on 2 devices: at least 3.0 MiB short, "
+                                       "2.0 MiB of it on gpu 1 (layer 1)\n"));
     auto const typed = support::thrown<placement_refused>([&] { (void)place_layers(layers, devices); });
     CHECK(typed.missing() == 3_MiB);
     CHECK(typed.device() == 1);

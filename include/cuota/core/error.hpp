@@ -62,11 +62,12 @@ protected:
     // What to say in need is for a host that has no memory left for the text.
     out_of_memory(char const* type, char const* in_need, refusal facts);
 
-private:
-    friend struct detail::refusal_access;
-    explicit out_of_memory(shared_value<detail::refusal_state const> state) noexcept
+    /// Of a stored refusal; for the library.
+    out_of_memory(detail::refusal_access const&, shared_value<detail::refusal_state const> state) noexcept
         : state_{std::move(state)} {}
 
+private:
+    friend struct detail::refusal_access;
     shared_value<detail::refusal_state const> state_;
 };
 
@@ -80,7 +81,9 @@ public:
 
 private:
     friend struct detail::refusal_access;
-    explicit budget_exceeded(out_of_memory same) noexcept : out_of_memory{std::move(same)} {}
+    budget_exceeded(detail::refusal_access const& by,
+                    shared_value<detail::refusal_state const> state) noexcept
+        : out_of_memory{by, std::move(state)} {}
 };
 
 /// The program broke a rule of lifetime, stream, bounds or use; the message names the thing and the place.
@@ -126,7 +129,7 @@ struct refusal_access {
     using state = shared_value<refusal_state const>;
     [[nodiscard]] static state of(budget_exceeded const& refused) noexcept { return refused.state_; }
     [[nodiscard]] static budget_exceeded exception(state refused) noexcept {
-        return budget_exceeded{out_of_memory{std::move(refused)}};
+        return budget_exceeded{refusal_access{}, std::move(refused)};
     }
 };
 
@@ -208,7 +211,8 @@ CUOTA_INLINE char const* refusal_state::text() const noexcept {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE out_of_memory::out_of_memory(refusal facts)
-    : out_of_memory{"out_of_memory", "cuota::out_of_memory: refused, and no host memory left to say more",
+    : out_of_memory{"out_of_memory",
+                    "cuota::out_of_memory: out of memory, and out of host memory for the details",
                     std::move(facts)} {}
 
 CUOTA_INLINE out_of_memory::out_of_memory(char const* type, char const* in_need, refusal facts)
@@ -219,7 +223,8 @@ CUOTA_INLINE refusal const& out_of_memory::facts() const noexcept { return state
 CUOTA_INLINE_IN_PLACE char const* out_of_memory::what() const noexcept { return state_->text(); }
 
 CUOTA_INLINE budget_exceeded::budget_exceeded(refusal facts)
-    : out_of_memory{"budget_exceeded", "cuota::budget_exceeded: refused, and no host memory left to say more",
+    : out_of_memory{"budget_exceeded",
+                    "cuota::budget_exceeded: out of memory, and out of host memory for the details",
                     std::move(facts)} {}
 
 CUOTA_INLINE misuse::misuse(std::string const& what, place where)

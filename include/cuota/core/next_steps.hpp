@@ -59,7 +59,7 @@ struct next_step {
 namespace detail {
 
 // A line of a screen, behind its heading.
-inline constexpr std::size_t step_columns = screen_columns - 12;
+inline constexpr std::size_t step_columns = screen_columns - 13;
 
 // Appends "weights (train.cpp:10)": with bytes, between name and place, where several stand in a row.
 void append_holder(std::string& text, holding const& h, bool with_bytes);
@@ -84,7 +84,7 @@ void append_exact(std::string& text, label const& request, std::size_t bytes, st
 
 void append_why_release_is_in_vain(std::string& text, refusal const& r, std::size_t missing);
 
-// "raise the limits of model to 110 B, gpu to 120 B and grow the reservation loader by 10 B"
+// "raise the limits of model to 110 B, gpu to 120 B and grow reservation loader by 10 B"
 [[nodiscard]] std::string raise_text(std::vector<raised_limit> const& limits);
 
 // Empty when limits are all that is in the way.
@@ -172,7 +172,7 @@ CUOTA_INLINE bool step_ask(refusal const& r, next_step& step) {
         step.kind = step_kind::ask_again;
         step.suffices = true;
         step.bytes = bytes;
-        append_message(step.text, "ask again: {} are free by now, if perhaps not in one piece",
+        append_message(step.text, "retry: {} are free now, though possibly not contiguous",
                        {as_bytes(bytes)});
         return true;
     }
@@ -185,12 +185,12 @@ CUOTA_INLINE bool step_ask(refusal const& r, next_step& step) {
     step.bytes = count * unit;
     step.count = count;
     if (count != 0) {
-        step.text = "ask for what would fit: ";
+        step.text = "request at most ";
         append_exact(step.text, r.request, count * unit, count);
     } else if (unit == 1) {
-        step.text = "ask for less: not even 1 B would fit";
+        step.text = "nothing fits: 0 B are available";
     } else {
-        append_message(step.text, "ask for less: one of the {} takes {}, and {} would fit",
+        append_message(step.text, "nothing fits: one of the {} needs {}, {} are available",
                        {as_name(r.request.unit, 24), as_bytes(unit), as_bytes(bytes)});
     }
     return true;
@@ -215,7 +215,7 @@ CUOTA_INLINE void append_why_release_is_in_vain(std::string& text, refusal const
             else append_message(text, "the limit of {}", {as_name(b.name, 24)});
             return;
         }
-    append_message(text, "{} would still be missing", {as_bytes(missing)});
+    append_message(text, "it would still be {} short", {as_bytes(missing)});
     if (r.missing_on_device() != 0 && r.missing_on_device() == lacking(r))
         append_message(text, " on device {}", {r.device->ordinal});
 }
@@ -245,17 +245,16 @@ CUOTA_INLINE bool step_release(refusal const& r, next_step& step) {
     if (!step.suffices && missing <= reach) {
         step.holders = std::move(users);
         step.bytes = reach;
-        append_message(step.text, "release all {} that {} holds: it may come back in pieces that do not fit",
+        append_message(step.text, "free all {} held in {}: it may be freed in pieces that do not fit",
                        {as_bytes(at->held), as_name(at->name, 24)});
     } else if (!step.suffices) {
         step.holders = std::move(users);
         step.bytes = reach;
-        append_message(step.text,
-                       "release all {} that {} holds: ", {as_bytes(at->held), as_name(at->name, 24)});
+        append_message(step.text, "free all {} held in {}: ", {as_bytes(at->held), as_name(at->name, 24)});
         append_why_release_is_in_vain(step.text, r, missing - reach);
     } else if (users.empty()) {
         step.bytes = missing;
-        append_message(step.text, "release {} of what {} holds", {as_bytes(missing), as_name(at->name, 24)});
+        append_message(step.text, "free {} held in {}", {as_bytes(missing), as_name(at->name, 24)});
     } else {
         if (r.release) step.holders = *r.release;
         else step.holders = in_use < missing ? std::move(users) : fewest_that_cover(users, missing);
@@ -264,7 +263,7 @@ CUOTA_INLINE bool step_release(refusal const& r, next_step& step) {
             step.bytes = saturating_add(step.bytes, step.holders[i].bytes);
             append_holder(whose[i], step.holders[i], whose.size() != 1);
         }
-        append_message(step.text, "release {}: ", {as_bytes(step.bytes)});
+        append_message(step.text, "free {}: ", {as_bytes(step.bytes)});
         append_list(step.text, whose, step_columns);
     }
     step.change = share(step.bytes, at->held);
@@ -280,7 +279,7 @@ CUOTA_INLINE std::string raise_text(std::vector<raised_limit> const& limits) {
         if (l.grow_by == 0)
             append_message(changes[i], "{} to {}", {as_name(l.budget, 28), at_least(l.limit)});
         else
-            append_message(changes[i], "grow the reservation {} by {}",
+            append_message(changes[i], "grow reservation {} by {}",
                            {as_name(l.budget, 28), at_least(l.grow_by)});
     }
     std::string text = plain == 0 ? "" : plain == 1 ? "raise the limit of " : "raise the limits of ";
@@ -291,16 +290,16 @@ CUOTA_INLINE std::string raise_text(std::vector<raised_limit> const& limits) {
 CUOTA_INLINE std::string why_raise_is_in_vain(refusal const& r, std::vector<raised_limit> const& limits) {
     for (raised_limit const& l : limits) {
         message_value const name = as_name(l.budget, 28);
-        if (r.budgets[l.level].has_ended) return message("grow the reservation {}: it has ended", {name});
+        if (r.budgets[l.level].has_ended) return message("grow reservation {}: it has been released", {name});
         if (l.grow_by > r.room_to_grow)
-            return message("grow the reservation {} by {}: its parent has {} to give",
+            return message("grow reservation {} by {}: its parent has only {} available",
                            {name, at_least(l.grow_by), as_bytes(r.room_to_grow)});
     }
     std::string text;
     if (r.missing_on_device() == 0) return text;
-    if (limits[0].grow_by == 0) text = "raise limits";
-    else append_message(text, "grow the reservation {}", {as_name(limits[0].budget, 28)});
-    append_message(text, ": device {} has {} free, {} less than it takes",
+    if (limits[0].grow_by == 0) text = "raise the limits";
+    else append_message(text, "grow reservation {}", {as_name(limits[0].budget, 28)});
+    append_message(text, ": device {} has only {} free, {} less than needed",
                    {r.device->ordinal, as_bytes(r.device->free), as_bytes(r.missing_on_device())});
     return text;
 }
@@ -335,9 +334,11 @@ CUOTA_INLINE bool step_free_device(refusal const& r, next_step& step) {
     step.change = share(missing, d.total);
     step.bytes = missing;
     if (step.suffices)
-        append_message(step.text, "free {} of device {}: {} are held outside cuota, {} by this process",
+        append_message(step.text, "free {} on device {}: {} are used outside cuota, {} through cuota",
                        {as_bytes(missing), d.ordinal, as_bytes(d.elsewhere()), as_bytes(d.ours)});
-    else append_message(step.text, "free all of device {}: it has {}", {d.ordinal, as_bytes(d.total)});
+    else
+        append_message(step.text, "free all of device {}: it has only {} in total",
+                       {d.ordinal, as_bytes(d.total)});
     return true;
 }
 

@@ -27,12 +27,12 @@ namespace detail {
 struct headline_room {
     std::size_t name;
     bool with_charge;
-    bool with_promise;
+    bool with_owner;  // the budget or the device that refused
 };
 
 [[nodiscard]] std::string headline(char const* type, refusal const& r, headline_room room);
 
-// Appends " at train.cpp:17 for weights", as far as that is known.
+// Appends " for weights at train.cpp:17", as far as that is known.
 void append_request(std::string& text, label const& request, std::size_t most_of_place,
                     std::size_t most_of_name);
 
@@ -93,23 +93,29 @@ CUOTA_INLINE char const* kind_of(budget_facts const& b) noexcept {
 
 CUOTA_INLINE void append_request(std::string& text, label const& request, std::size_t most_of_place,
                                  std::size_t most_of_name) {
-    if (request.where.line != 0)
-        append_message(text, " at {}", {as_place(request.where, static_cast<std::uint32_t>(most_of_place))});
     if (!request.name.is_empty())
         append_message(text, " for {}", {as_name(request.name.text(), most_of_name)});
+    if (request.where.line != 0)
+        append_message(text, " at {}", {as_place(request.where, static_cast<std::uint32_t>(most_of_place))});
 }
 
 CUOTA_INLINE std::string headline(char const* type, refusal const& r, headline_room room) {
-    std::string const asked =
-        r.asked == unlimited ? "more than any address space holds" : bytes_text(r.asked);
+    std::string const asked = r.asked == unlimited ? "more than SIZE_MAX bytes" : bytes_text(r.asked);
     std::string const charged = bytes_text(r.charged);
-    std::string text = message("cuota::{}: {} refused", {type, asked});
-    append_request(text, r.request, room.name, room.name);
-    if (r.missing() != 0)
-        append_message(text, " by {}{}", {kind_of(*r.refuser()), as_name(r.refuser()->name, room.name)});
+    std::string text = message("cuota::{}: cannot allocate {}", {type, asked});
     if (room.with_charge && r.asked != unlimited && charged != asked)
-        append_message(text, ", at a charge of {}", {charged});
-    if (room.with_promise) text += ", before anything was allocated";
+        append_message(text, " ({} after rounding)", {charged});
+    append_request(text, r.request, room.name, room.name);
+    if (r.missing() != 0) {
+        budget_facts const& b = *r.refuser();
+        bool const is_shown_equal = bytes_text(b.free()) == charged;  // when both are rounded
+        if (!is_shown_equal || room.name < 28) append_message(text, ": {} free", {as_bytes(b.free())});
+        else append_message(text, ": {} bytes free", {as_count(b.free())});
+        if (room.with_owner) append_message(text, " in {}{}", {kind_of(b), as_name(b.name, room.name)});
+    } else if (r.missing_on_device() != 0) {
+        append_message(text, ": {} free", {as_bytes(r.device->free)});
+        if (room.with_owner) append_message(text, " on device {}", {r.device->ordinal});
+    }
     return text;
 }
 
@@ -118,7 +124,7 @@ CUOTA_INLINE bool is_for_another(refusal const& r) {
 }
 
 CUOTA_INLINE std::string headline_of_cause(char const* type, refusal const& r) {
-    std::string text = message("cuota::{}: refused", {type});
+    std::string text = message("cuota::{}: cancelled", {type});
     append_request(text, r.request, 28, 16);
     text += ": ";
     append_message(text, "{}", {as_name(r.cause, screen_columns - text.size())});
@@ -127,7 +133,7 @@ CUOTA_INLINE std::string headline_of_cause(char const* type, refusal const& r) {
 
 CUOTA_INLINE std::string headline(char const* type, refusal const& r) {
     if (is_for_another(r)) return headline_of_cause(type, r);
-    constexpr headline_room ways[] = {{60, true, true},   {28, true, true},   {28, true, false},
+    constexpr headline_room ways[] = {{60, true, true},   {28, true, true},   {28, false, true},
                                       {28, false, false}, {16, false, false}, {6, false, false}};
     std::string text;
     for (headline_room const& room : ways)
@@ -147,15 +153,15 @@ CUOTA_INLINE void append_budget(std::string& text, budget_facts const& b, std::s
                    {message_value{budget_name(b, most)}.padded_to(width),
                     (is_bounded ? as_bytes(b.limit) : message_value{"none"}).padded_to(12),
                     as_bytes(b.held).padded_to(12),
-                    (is_bounded ? as_bytes(b.free()) : message_value{"any"}).padded_to(12),
+                    (is_bounded ? as_bytes(b.free()) : message_value{"unlimited"}).padded_to(12),
                     as_bytes(b.peak)});
 }
 
 CUOTA_INLINE void append_device(std::string& text, device_facts const& d, std::size_t width) {
     std::string figures =
-        message("total {}free {}elsewhere {}",
+        message("total {}free {}outside cuota {}",
                 {as_bytes(d.total).padded_to(12), as_bytes(d.free).padded_to(12), as_bytes(d.elsewhere())});
-    if (d.overhead != 0) append_message(figures, " (at the start {})", {as_bytes(d.overhead)});
+    if (d.overhead != 0) append_message(figures, " ({} at startup)", {as_bytes(d.overhead)});
     std::string name = message("device {} (", {d.ordinal});
     std::size_t const room = screen_columns - 2 - figures.size();
     append_message(name, "{})", {as_name(d.name, std::min<std::size_t>(32, room - name.size() - 3))});
@@ -192,7 +198,7 @@ CUOTA_INLINE void append_budgets(std::string& text, refusal const& r) {
     bool is_told = false;
     for (std::size_t const i : levels) {
         if (i != next && !std::exchange(is_told, true))
-            append_message(text, "\n  ... and {} more on the way to {}",
+            append_message(text, "\n  ... {} more budgets up to {}",
                            {as_count(r.budgets.size() - levels.size()), as_name(r.budgets.back().name, 60)});
         text += "\n  ";
         append_budget(text, r.budgets[i], width, most);
@@ -212,7 +218,7 @@ CUOTA_INLINE std::string others_text(std::vector<holding> const& holders, std::s
     std::size_t bytes = 0;
     for (std::size_t i = first; i != holders.size(); ++i) bytes = saturating_add(bytes, holders[i].bytes);
     std::size_t const count = holders.size() - first;
-    return message("   {}{}{}", {as_count(count), count == 1 ? " other " : " others ", as_bytes(bytes)});
+    return message(", {}{}{}", {as_count(count), count == 1 ? " other " : " others ", as_bytes(bytes)});
 }
 
 CUOTA_INLINE std::string holders_text(std::vector<holding> const& holders) {
@@ -221,7 +227,7 @@ CUOTA_INLINE std::string holders_text(std::vector<holding> const& holders) {
     std::size_t i = 0;
     for (; i != holders.size() && i != named; ++i) {
         std::size_t const before = text.size();
-        if (i != 0) text += "   ";
+        if (i != 0) text += ", ";
         append_holder(text, holders[i], true);
         if (i != 0 && text.size() + others_text(holders, i + 1).size() > step_columns) {
             text.resize(before);
@@ -235,8 +241,8 @@ CUOTA_INLINE std::string nothing_to_give_text(std::vector<holding> const& holder
     std::size_t free = 0;
     for (holding const& h : holders)
         if (h.is_cached) free = saturating_add(free, h.bytes);
-    if (free == 0) return "0 B: no pool or cache here has anything to give";
-    return message("0 B: the {} free in pools are held there by live blocks", {as_bytes(free)});
+    if (free == 0) return "nothing: no pool or cache has cached memory";
+    return message("nothing: the {} cached in pools share pages with live blocks", {as_bytes(free)});
 }
 
 CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
@@ -247,35 +253,32 @@ CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
         if (r.reclaimers)
             for (reclaimer_facts const& who : *r.reclaimers)
                 if (who.given != 0)
-                    whose.push_back(message("{} gave {} of {}", {as_name(who.name, 24), as_bytes(who.given),
-                                                                 as_bytes(who.asked)}));
+                    whose.push_back(
+                        message("{} released {} of {}",
+                                {as_name(who.name, 24), as_bytes(who.given), as_bytes(who.asked)}));
         text = bytes_text(r.reclaimed);
         if (!whose.empty()) text += ": ";
         append_list(text, whose, most);
         return text;
     }
     // What no cache could make room for is not asked of any.
-    if (r.refuser() && r.charged > r.refuser()->limit) return "0 B: it would not fit an empty budget";
-    if (!r.reclaimers) return "0 B: nothing cached could be given back";
+    if (r.refuser() && r.charged > r.refuser()->limit)
+        return "nothing: the request exceeds the budget's limit";
+    if (!r.reclaimers) return "nothing: no cache had memory to release";
     if (r.reclaimers->empty()) return nothing_to_give_text(r.holders);
     for (reclaimer_facts const& who : *r.reclaimers) whose.push_back(shown(who.name, 24));
-    text = "0 B: ";
-    if (r.reclaimable != 0) append_message(text, "not enough, the {} of ", {as_bytes(r.reclaimable)});
-    append_list(text, whose, r.reclaimable != 0 ? most : most - 20);
-    if (r.reclaimable == 0) text += " had nothing to give";
+    text = "nothing: ";
+    append_list(text, whose, most - 20);
+    if (r.reclaimable == 0) return text += " had nothing cached";
+    append_message(text, " could release only {}", {as_bytes(r.reclaimable)});
     return text;
 }
 
 CUOTA_INLINE void append_steps(std::string& text, refusal const& r) {
     std::vector<next_step> const steps = next_steps(r);
-    std::size_t useful = 0;
-    for (next_step const& s : steps) useful += s.suffices;
     for (next_step const& s : steps) {
         bool const is_first = &s == steps.data();
-        char const* const heading = !s.suffices   ? "in vain   "
-                                    : !is_first   ? "or        "
-                                    : useful == 1 ? "next      "
-                                                  : "either    ";
+        char const* const heading = !s.suffices ? "won't help " : is_first ? "help       " : "or         ";
         append_message(text, "\n  {}{}", {heading, cut(s.text, step_columns)});
     }
 }
@@ -292,15 +295,15 @@ CUOTA_INLINE std::string refusal_text(char const* type, refusal const& r) {
     };
     if (!r.cause.empty()) {
         std::string cause = detail::printable(r.cause);
-        if (!detail::is_for_another(r) || !text.ends_with(cause)) add("because   ", std::move(cause));
+        if (!detail::is_for_another(r) || !text.ends_with(cause)) add("cause      ", std::move(cause));
     }
     detail::append_budgets(text, r);
-    if (!r.holders.empty()) add("held by   ", detail::holders_text(r.holders));
+    if (!r.holders.empty()) add("held by    ", detail::holders_text(r.holders));
     if (r.refuser()) {
         std::string reclaimed = detail::reclaimed_text(r);
         if (r.largest_free != 0)
             detail::append_message(reclaimed, "; largest free block {}", {detail::as_bytes(r.largest_free)});
-        add("reclaimed ", std::move(reclaimed));
+        add("reclaimed  ", std::move(reclaimed));
     }
     detail::append_steps(text, r);
     return text;

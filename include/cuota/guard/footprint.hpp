@@ -370,10 +370,9 @@ CUOTA_INLINE std::string footprint::cause(std::size_t batch, batch_fit const& fi
     text += detail::rest_text(" + ", parts_.size() - shown.size());
     if (!grows()) return text;
     detail::append_message(text, " at a batch of {}", {detail::as_count(batch)});
-    if (!fit.fixed_part_fits()) return text + "; not even the fixed part would fit";
-    if (fit.batch == 0) return text + "; not one sample would fit";
-    return detail::message("{}; {} would fit, {} would not",
-                           {text, detail::as_count(fit.batch), detail::as_count(fit.batch + 1)});
+    if (!fit.fixed_part_fits()) return text + "; the fixed part alone does not fit";
+    if (fit.batch == 0) return text + "; not even a batch of 1 fits";
+    return detail::message("{}; the largest batch that fits is {}", {text, detail::as_count(fit.batch)});
 }
 
 CUOTA_INLINE void footprint::check(budget const& b, std::size_t batch, place where) const {

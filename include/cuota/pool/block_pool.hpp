@@ -541,7 +541,7 @@ CUOTA_INLINE void block_pool::holdings(std::vector<holding>& into) const {
     auto const lock = lock_all();
     append_holdings(heap_.blocks(), into);
     if (std::size_t const cached = heap_.reserved() - heap_.allocated(); cached != 0)
-        into.push_back({tag::named("free in " + title()), {}, cached, true});
+        into.push_back({tag::named("cached in " + title()), {}, cached, true});
 }
 
 CUOTA_INLINE std::vector<tag_stats> block_pool::stats_by_tag() const {

@@ -266,8 +266,7 @@ CUOTA_INLINE void pool_growth::refuse(std::size_t exact, charge_request const& r
     this_pool const pool{memory_.blocks(), exact};
     refusal r = facts_of(node(), exact, request, record, &pool);
     note_given(r, record.told);
-    r.cause = "the budget would allow it, but " + memory_.blocks().title() +
-              " got too little memory from its source";
+    r.cause = "within budget, but the upstream resource of " + memory_.blocks().title() + " is out of memory";
     r.would_fit = r.largest_free;
     if (r.device) {
         std::size_t const left = std::min(r.device->free, node().room());

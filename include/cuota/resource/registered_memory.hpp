@@ -82,7 +82,7 @@ private:
     [[nodiscard]] char const* lock_new(std::byte* at, std::size_t bytes, label const& who) const {
         if (!self().settle(at, bytes)) return "its pages found no room";
         rt::on_behalf_of(who.where, who.name);
-        return rt::lock_pages(at, bytes) ? nullptr : "cudaHostRegister could not lock that much";
+        return rt::lock_pages(at, bytes) ? nullptr : "cudaHostRegister could not page-lock that much memory";
     }
 };
 

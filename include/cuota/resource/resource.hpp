@@ -254,7 +254,7 @@ CUOTA_INLINE void note_given(refusal& r, std::vector<reclaimer_facts> const& tol
 CUOTA_INLINE void refuse_on(device where, std::size_t bytes, std::size_t granule, label const& who,
                             char const* call, std::vector<reclaimer_facts> const& told) {
     refusal r =
-        driver_refusal(bytes, granule, who, std::string{call} + " found too little memory on the device");
+        driver_refusal(bytes, granule, who, std::string{call} + ": not enough free memory on the device");
     r.device = facts_of(where);
     note_given(r, told);
     if (r.device) r.would_fit = round_down(r.device->free, granule);

@@ -245,7 +245,7 @@ CUOTA_INLINE std::size_t placement::device_of(std::size_t layer, place where) co
 CUOTA_INLINE placement_refused::placement_refused(refusal facts, std::size_t missing, std::size_t device,
                                                   std::size_t missing_there)
     : out_of_memory{"placement_refused",
-                    "cuota::placement_refused: refused, and no host memory left to say more",
+                    "cuota::placement_refused: out of memory, and out of host memory for the details",
                     std::move(facts)},
       missing_{missing},
       device_{device},
@@ -370,8 +370,8 @@ CUOTA_INLINE refusal placing::facts_of(placement const& nearest, std::size_t wor
     r.asked = r.charged = s.bytes;
     r.request = label{"layers", where_};
     r.would_fit = s.on.room;
-    r.cause = "at least " + missing_text(missing) + " missing for " + count_text(layers_.size()) +
-              " layers on " + count_text(devices_.size()) + " devices, " + missing_text(lacks(s)) +
+    r.cause = count_text(layers_.size()) + " layers do not fit on " + count_text(devices_.size()) +
+              " devices: at least " + missing_text(missing) + " short, " + missing_text(lacks(s)) +
               " of it on " + device_text(s.on, worst) + " (" + layers_text(s.first, s.count) + ')';
     return r;
 }
