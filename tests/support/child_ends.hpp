@@ -60,7 +60,7 @@ public:
     /// Something else that must be so.
     void expect(char const* what, bool holds) {
         if (holds) return;
-        std::fprintf(stderr, "in the child: %s\n", what);
+        std::fprintf(stderr, "in the child it is not so: %s\n", what);
         ++wrong_;
     }
     [[nodiscard]] int wrong() const noexcept { return wrong_; }

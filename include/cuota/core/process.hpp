@@ -50,11 +50,12 @@ private:
 /// Remembers the process in which an object was made; copies remember the same one. Cost: two loads.
 class process_mark {
 public:
+    process_mark() noexcept : made_in_{process_number::remembered()} {}
     /// True in a child of that process. Cost: a load.
     [[nodiscard]] bool is_of_parent() const noexcept { return made_in_ != process_number::now(); }
 
 private:
-    unsigned made_in_ = process_number::remembered();
+    unsigned made_in_;
 };
 
 /// A function that a child runs when it begins. The hook that was made last runs first. Never destroyed.

@@ -22,13 +22,14 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/process.hpp>
 
 namespace cuota::inline v0 {
 
 /// A call of MPI failed. Carries the code and the call.
-class mpi_error : public std::runtime_error {
+class CUOTA_PROCESS_TYPE mpi_error : public std::runtime_error {
 public:
     /// `call` is MPI's name of it, `why` what MPI says of the code.
     mpi_error(int code, std::string const& call, std::string const& why, place where = {})

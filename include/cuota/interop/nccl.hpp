@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/poll_pause.hpp>
@@ -31,7 +32,7 @@
 namespace cuota::inline v0 {
 
 /// A call of NCCL failed, or what it had begun did not end in time. Carries the code and the call.
-class nccl_error : public std::runtime_error {
+class CUOTA_PROCESS_TYPE nccl_error : public std::runtime_error {
 public:
     /// `call` is NCCL's name of it, `why` what NCCL says of the code.
     nccl_error(ncclResult_t code, std::string const& call, std::string const& why, place where = {})

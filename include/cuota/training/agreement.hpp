@@ -28,7 +28,7 @@
 namespace cuota::inline v0 {
 
 /// A rank does not take part any more: it left, failed, or did not come in time. Names it.
-class rank_gone : public std::runtime_error {
+class CUOTA_PROCESS_TYPE rank_gone : public std::runtime_error {
 public:
     /// `rank` is gone, of `ranks`; `why` as it was learned.
     rank_gone(std::size_t rank, std::size_t ranks, std::string const& why);

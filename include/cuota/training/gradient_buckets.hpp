@@ -91,7 +91,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// a sum; then all agree on how it went, and all throw. The gradients are of no use then; the next step begins anew.
 /// Threads: one at a time, as the link and the agreement.
 /// Cost:    one question a step, beside the sums; a copy to a slot and back for each gradient.
-/// Throws:  as each says. After a failure of the link every use is a misuse.
+/// Throws:  as each says. After a failure of the link, and in a forked child, every use is a misuse.
 /// Example: examples/train_ranks.cpp
 template <reduce_link Link>
 class gradient_buckets {
