@@ -57,8 +57,7 @@ TEST_CASE("a child with static owners of shared memory ends by exit", "[interop]
                                               (void)all.memory.try_allocate(1_GiB, 0, all.home.get());
                                       }}};
     int wrong = 0;
-    for (int i = 0; i != 20; ++i)
-        wrong += support::status_of_child([] { std::exit(0); }) != 0;
+    for (int i = 0; i != 20; ++i) wrong += support::status_of_child([] { std::exit(0); }) != 0;
     stop = true;
     for (std::thread& t : beside) t.join();
     all.memory.deallocate(all.block, 1_MiB, 0, all.home.get());
