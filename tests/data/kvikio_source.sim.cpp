@@ -28,8 +28,10 @@
 #include <cuota/runtime/for_each_index.hpp>
 
 #include "support/catch.hpp"
+#include "support/child_ends.hpp"
 #include "support/machine.hpp"
 #include "support/samples.hpp"
+#include "support/sanitizer.hpp"
 #include "support/temp_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -221,4 +223,22 @@ TEST_CASE("a kvikio_source that was moved from is still valid", "[data][kvikio_s
     kvikio_source const second{std::move(first)};
     CHECK(first.name() == second.name());
     CHECK(support::gathered(first, mixed()) == support::gathered(second, mixed()));
+}
+
+TEST_CASE("in a child a kvikio_source ends without a CUDA call, and a read is misuse",
+          "[data][kvikio_source][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    machine const on;
+    support::temp_folder const folder;
+    std::optional<kvikio_source> from{numbered(folder, "x")};
+    CHECK(gathered(*from, mixed()).size() == 1);
+    int const ends = support::status_of_ends_in_child([&] { from.reset(); });
+    CHECK(ends == 0);
+    int const requests = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
+        std::vector<std::uint32_t> room(600);
+        std::span<std::byte> const out[] = {std::as_writable_bytes(std::span{room})};
+        ask.refuses("gather", [&] { from->gather(numbers{5}, out); });
+        ask.refuses("gather_runs", [&] { from->gather_runs(std::vector<cuota::sample_run>{{3, 1}}, out); });
+    });
+    CHECK(requests == 0);
 }

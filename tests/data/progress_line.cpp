@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -13,6 +14,8 @@
 #include <unistd.h>
 
 #include "support/catch.hpp"
+#include "support/child.hpp"
+#include "support/sanitizer.hpp"
 #include "support/sink.hpp"
 
 using cuota::loader_stats;
@@ -124,4 +127,19 @@ TEST_CASE("progress_line is quiet where there is no terminal, and asks for nothi
     }
     CHECK(std::ftell(file) == 0);
     (void)std::fclose(file);
+}
+
+TEST_CASE("a forked child leaves its parent's line as it is", "[data][progress_line][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    terminal const t;
+    std::optional<progress_line> line{std::in_place, t.program()};
+    line->show([] { return at(100); });
+    CHECK(t.take().size() > 10);
+    CHECK(support::status_of_child([&] {
+              line->finish([] { return at(200); });
+              line.reset();
+          }) == 0);
+    CHECK(t.take().empty());
+    line.reset();
+    CHECK(t.take() == "\r\n");
 }

@@ -15,9 +15,11 @@
 
 #include "interop/reversed_in_two_phases.hpp"
 #include "support/catch.hpp"
+#include "support/child_ends.hpp"
 #include "support/every_failure.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 
 using namespace cuota::literals;
 
@@ -112,4 +114,23 @@ TEST_CASE("a call in two phases survives every failing call", "[interop][cub]") 
         REQUIRE(turned == hundred_to_one());
     };
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
+}
+
+TEST_CASE("in a child no algorithm in two phases runs on its parent's stream", "[interop][cub][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const machine;
+    cuota::stream const s;
+    cuota::scoped_pool const pool{cuota::budget{"scratch", 64_MiB}};
+    int const status = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
+        bool has_run = false;
+        ask.refuses("run_cub", [&] {
+            cuota::run_cub(s, pool, [&](void*, std::size_t& bytes) {
+                has_run = bytes != 0;
+                bytes = 100;
+                return cudaSuccess;
+            });
+        });
+        ask.expect("nothing has run", !has_run);
+    });
+    CHECK(status == 0);
 }

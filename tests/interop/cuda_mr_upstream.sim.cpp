@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <new>
+#include <optional>
 #include <stdexcept>
 
 #include <cuota/guard/budgeted.hpp>
@@ -14,8 +15,10 @@
 
 #include "interop/their_memory.hpp"
 #include "support/catch.hpp"
+#include "support/child_ends.hpp"
 #include "support/every_failure.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 #include "support/thrown.hpp"
 
 using namespace cuota::literals;
@@ -182,4 +185,37 @@ TEST_CASE("CCCL's memory that allocates at once only survives every failing call
         memory.deallocate(s, p, 1000);
     };
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
+}
+
+TEST_CASE("in a child CCCL's resources and ours give nothing back, and refuse requests",
+          "[interop][cuda_mr][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const machine;
+    cuota::stream const s;
+    cuota::scoped_pool pool{cuota::budget{"pool", 8_MiB}};
+    std::optional theirs_in_order{from_cuda_mr(theirs::in_order{})};
+    std::optional theirs_at_once{from_cuda_mr(theirs::at_once{})};
+    std::optional ours{to_cuda_mr(pool)};
+    void* const a = theirs_in_order->allocate(s, 1000);
+    void* const b = theirs_at_once->allocate(s, 1000);
+    void* const c = theirs_at_once->allocate_sync(1000);
+    void* const d = ours->allocate(cuda::stream_ref{s.get()}, 1000);
+    auto const give_all = [&] {
+        theirs_in_order->deallocate(s, a, 1000);
+        theirs_at_once->deallocate(s, b, 1000);
+        theirs_at_once->deallocate_sync(c, 1000);
+        ours->deallocate(cuda::stream_ref{s.get()}, d, 1000);
+        theirs_in_order.reset();
+        theirs_at_once.reset();
+        ours.reset();
+    };
+    int const ends = support::status_of_ends_in_child(give_all);
+    CHECK(ends == 0);
+    int const requests = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
+        ask.refuses("theirs, in order", [&] { (void)theirs_in_order->allocate(s, 1000); });
+        ask.refuses("theirs, at once", [&] { (void)theirs_at_once->allocate_sync(1000); });
+        ask.refuses("ours", [&] { (void)ours->allocate(cuda::stream_ref{s.get()}, 1000); });
+    });
+    CHECK(requests == 0);
+    give_all();
 }

@@ -15,9 +15,11 @@
 
 #include "interop/made_tensor.hpp"
 #include "support/catch.hpp"
+#include "support/child_ends.hpp"
 #include "support/every_failure.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 
 using namespace cuota::literals;
 using interop_tests::address;
@@ -102,4 +104,32 @@ TEST_CASE("each CUDA call that fails on the way out leaves the buffer, and nothi
     });
     (void)support::survives_every_failure(
         machine, [&] { auto const tensor = cuota::to_dlpack(cuota::pinned_buffer<int>{100}, {100}); });
+}
+
+TEST_CASE("in a child tensors of buffers end without a CUDA call, and no more are made",
+          "[interop][dlpack][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const machine;
+    cuota::stream const home;
+    cuota::stream const consumer;
+    auto const make = [&] { return cuota::device_buffer<int>{100, home, cuota::device_memory{}}; };
+    std::optional<cuota::dlpack_tensor> kept{cuota::to_dlpack(make(), consumer)};
+    auto const shared = std::make_shared<cuota::device_buffer<int>>(make());
+    std::optional<cuota::dlpack_tensor> view{cuota::to_dlpack(shared, {100}, consumer)};
+    auto* const released = cuota::to_dlpack(make(), consumer).release();
+    auto* const pinned = cuota::to_dlpack(cuota::pinned_buffer<int>{100}, {100}).release();
+    cuota::device_buffer<int> more = make();
+    int const ends = support::status_of_ends_in_child([&] {
+        kept.reset();
+        view.reset();
+        released->deleter(released);
+        pinned->deleter(pinned);
+    });
+    CHECK(ends == 0);
+    int const requests = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
+        ask.refuses("to_dlpack", [&] { (void)cuota::to_dlpack(std::move(more), consumer); });
+    });
+    CHECK(requests == 0);
+    released->deleter(released);
+    pinned->deleter(pinned);
 }

@@ -14,9 +14,11 @@
 
 #include "interop/made_tensor.hpp"
 #include "support/catch.hpp"
+#include "support/child_ends.hpp"
 #include "support/every_failure.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 
 using interop_tests::address;
 using interop_tests::made_tensor;
@@ -120,4 +122,50 @@ TEST_CASE("each CUDA call that fails on the way in calls the deleter once, and l
     ends_once(nullptr, std::nullopt);
     ends_once(nullptr, cuota::stream_ref{producer});
     ends_once(ready.get(), std::nullopt);
+}
+
+TEST_CASE("in a child others' tensors end without their deleters, and refuse leases",
+          "[interop][dlpack][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const machine;
+    cuota::stream const ready;
+    cuota::stream const mine;
+    cuota::stream const producer;
+    cuota::device_buffer<int> x{100, ready, cuota::device_memory{}};
+    int* const data = address(x.write(ready));
+    made_tensor used{data, {100}};
+    made_tensor given_back{data, {100}};
+    made_tensor fresh{data, {100}};
+    std::vector<int> on_host(100);
+    made_tensor of_host{on_host.data(), {100}, cuota::dlpack::place_of::cpu};
+    struct tensors {
+        cuota::foreign_buffer<int> used, given_back, fresh;
+        cuota::foreign_host_buffer<int> of_host;
+    };
+    std::optional<tensors> all{tensors{cuota::from_dlpack<int>(used.get(), ready),
+                                       cuota::from_dlpack<int>(given_back.get(), ready, producer),
+                                       cuota::from_dlpack<int>(fresh.get(), ready),
+                                       cuota::from_dlpack_on_host<int>(of_host.get())}};
+    (void)all->used.write(mine);
+    (void)all->given_back.write(mine);
+    auto const deleted = [&] {
+        return used.deleted() + given_back.deleted() + fresh.deleted() + of_host.deleted();
+    };
+    int const ends = support::status_of_ends_in_child([&] {
+        all.reset();
+        if (deleted() != 0) ::_exit(4);
+    });
+    CHECK(ends == 0);
+    int const requests = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
+        ask.refuses("a lease", [&] { (void)all->used.read(ready); });
+        ask.refuses("a first lease", [&] { (void)all->fresh.read(ready); });
+        ask.refuses("a first lease on another stream", [&] { (void)all->fresh.write(mine); });
+        ask.refuses("a first lease of a buffer", [&] {
+            cuota::device_buffer<int> const y{std::move(x)};
+            (void)y.read(mine);
+        });
+    });
+    CHECK(requests == 0);
+    all.reset();
+    CHECK(deleted() == 4);
 }

@@ -24,10 +24,18 @@
 #include <cuota/training/rank_step.hpp>
 
 #include "support/catch.hpp"
+#include "support/child.hpp"
 #include "support/gradient_set.hpp"
 #include "support/rank_threads.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
+
+// Calls of MPI that cuota makes: whatever it asks for, it first asks whether MPI is over.
+static int calls_of_mpi = 0;
+extern "C" int MPI_Finalized(int* flag) {
+    ++calls_of_mpi;
+    return PMPI_Finalized(flag);
+}
 
 namespace {
 
@@ -336,4 +344,33 @@ TEST_CASE("mpi_ranks that were moved from are still valid, and mpi_sums refuse",
     sums = mpi_sums{second};
     CHECK(sums.ranks() == all_of_us());
     second.close();
+}
+
+TEST_CASE("in a child ranks and sums end without a call of MPI, and requests are misuse",
+          "[interop][mpi][fork]") {
+    mpi_ranks const group{MPI_COMM_WORLD, 1h};
+    std::optional<agreement> mine{group.join()};
+    std::optional<mpi_sums> sums{group};
+    auto const memory = std::make_shared<std::vector<float>>(100'000);
+    std::span<float> const floats{*memory};
+    auto const number = sums->begin(floats.first(40'000), floats.subspan(40'000), memory, cudaStreamLegacy);
+    int const status = support::status_of_child([&] {
+        calls_of_mpi = 0;
+        int wrong = 0;
+        auto const refuse = [&](auto f) { wrong += !support::is_refused_in_child(f); };
+        refuse([&] { (void)mine->smallest(1, "q"); });
+        refuse(
+            [&] { (void)sums->begin(floats.first(40), floats.subspan(40'000), memory, cudaStreamLegacy); });
+        refuse([&] { (void)sums->is_over(number); });
+        refuse([&] { sums->check(); });
+        refuse([&] { (void)mpi_sums{group}.is_over(0); });
+        refuse([&] { group.close(); });
+        refuse([&] { mpi_ranks const fresh{MPI_COMM_WORLD, 1s}; });
+        sums.reset();
+        mine.reset();
+        ::_exit(calls_of_mpi != 0 ? 100 : wrong);
+    });
+    CHECK(status == 0);
+    while (!sums->is_over(number)) sums->check();
+    group.close();
 }

@@ -15,10 +15,12 @@
 #include <cuota/training/gradient_buckets.hpp>
 
 #include "support/catch.hpp"
+#include "support/child_ends.hpp"
 #include "support/fake_nccl.hpp"
 #include "support/gradient_set.hpp"
 #include "support/machine.hpp"
 #include "support/rank_threads.hpp"
+#include "support/sanitizer.hpp"
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
@@ -206,4 +208,49 @@ TEST_CASE("nccl_sums that were moved from refuse every use by their name", "[int
     CHECK_THROWS_AS(first.check(), cuota::misuse);
     first = nccl_sums{alone, 1h};
     CHECK(first.ranks() == 1);
+}
+
+TEST_CASE("in a child sums of NCCL end without a call, and requests are misuse", "[interop][nccl][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const machine;
+    agreement alone;
+    std::optional<buckets> sums{std::in_place, nccl_sums{alone, 1h}, counts,
+                                cuota::bucket_options{.memory = cuota::device_memory{}}};
+    std::optional<nccl_sums> link{std::in_place, alone, 1h};
+    cuota::stream const s;
+    cuota::device_buffer<float> x{100, 1.0F, s, cuota::device_memory{}};
+    auto const floats = x.write(s);
+    (void)link->begin({floats.span().data(), 100}, {}, nullptr, s);
+    int const alive = fake_nccl.alive;
+    int const aborted = fake_nccl.aborted;
+    CHECK(alive == 2);
+    int const ends = support::status_of_ends_in_child([&] {
+        sums.reset();
+        link.reset();
+        if (fake_nccl.alive != alive || fake_nccl.aborted != aborted) ::_exit(4);
+    });
+    CHECK(ends == 0);
+    int const requests = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
+        agreement own;
+        ask.refuses("gradient_buckets::reduce", [&] { sums->reduce(own, [] {}); });
+        ask.refuses("nccl_sums::is_over", [&] { (void)link->is_over(0); });
+        ask.refuses("nccl_sums::check", [&] { link->check(); });
+        ask.refuses("nccl_sums::begin", [&] { (void)link->begin({}, {}, nullptr, s); });
+        ask.refuses("nccl_sums, made anew", [&] { nccl_sums const fresh{own, 1h}; });
+        ask.expect("no communicator is aborted", fake_nccl.aborted == aborted);
+    });
+    CHECK(requests == 0);
+    while (!link->is_over(0)) link->check();
+}
+
+TEST_CASE("NCCL that a parent used before CUDA is not its child's", "[interop][nccl][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    if (!support::is_alone("NCCL that a parent used before CUDA is not its child's")) return;
+    agreement alone;
+    std::optional<nccl_sums> link{std::in_place, alone, 1h};
+    int const status = support::status_of_child([&] {
+        link.reset();
+        ::_exit(fake_nccl.alive == 1 ? 0 : 1);
+    });
+    ::_exit(status == 0 ? 0 : 1);
 }

@@ -3,17 +3,20 @@
 
 #include <cuota/interop/pytorch.hpp>
 
+#include <atomic>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cuota/runtime/copy.hpp>
 
 #include "support/calls.hpp"
 #include "support/catch.hpp"
+#include "support/child_ends.hpp"
 #include "support/every_failure.hpp"
 #include "support/foreign_capture.hpp"
 #include "support/gate.hpp"
@@ -208,23 +211,77 @@ TEST_CASE("a capture as torch.cuda.graph makes it: memory is asked for in it, by
 }
 
 TEST_CASE("a forked child that gives back its parent's memory for PyTorch does nothing",
-          "[interop][pytorch]") {
+          "[interop][pytorch][fork]") {
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     support::machine const on;
     cuota::pytorch_memory memory;
     cuota::stream const s;
     taken const part{memory, 1_MiB, s.get()};
-    pid_t const child = ::fork();
-    if (child == 0) {
-        ::alarm(30);
-        static int reports = 0;
-        cuota::set_error_sink([](std::exception const&) { ++reports; });
-        auto const calls = cuota::simulator::calls();
-        memory.deallocate(part.get(), 1_MiB, 0, s.get());
-        ::_exit(reports != 0 ? 1 : cuota::simulator::calls() != calls ? 2 : 0);
+    int const status =
+        support::status_of_ends_in_child([&] { memory.deallocate(part.get(), 1_MiB, 0, s.get()); });
+    CHECK(status == 0);
+}
+
+TEST_CASE("in a child memory for PyTorch ends, and requests are refused, whatever threads of the parent do",
+          "[interop][pytorch][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const on;
+    std::optional<cuota::pytorch_memory> memory{cuota::device_limits{"8MiB"}};
+    cuota::stream const s;
+    cuota::stream const other;
+    std::optional<taken> part{std::in_place, *memory, 1_MiB, s.get()};
+    std::atomic<bool> stop = false;
+    std::vector<std::thread> threads;
+    for (int i = 0; i != 3; ++i)
+        threads.emplace_back([&, i] {
+            while (!stop) {
+                if (i == 0) memory->record_stream(part->get(), other.get());
+                else if (i == 1) (void)memory->try_allocate(1_GiB, 0, s.get());
+                else (void)memory->last_failure();
+            }
+        });
+    int ends = 0;
+    int requests = 0;
+    for (int i = 0; i != 20; ++i) {
+        ends += support::status_of_ends_in_child([&] { memory.reset(); }) != 0;
+        requests +=
+            support::status_of_requests_in_child([&](support::requests_in_child& ask) {
+                auto const is_told = [&] { return has(memory->last_failure(), "process was forked"); };
+                ask.refuses("allocate", [&] { (void)memory->allocate(1_MiB, 0, s.get()); });
+                ask.reports("try_allocate", [&] { (void)memory->try_allocate(1_MiB, 0, s.get()); });
+                ask.expect("try_allocate is remembered", is_told());
+                ask.reports("record_stream", [&] { memory->record_stream(part->get(), s.get()); });
+                ask.refuses("record", [&] { memory->record(); });
+                ask.refuses("set_limit", [&] { memory->set_limit(0, 1_MiB); });
+                ask.refuses("summary_text", [&] { (void)memory->summary_text(); });
+                ask.reports("stats", [&] { (void)memory->stats(0); });
+                memory->configure("1MiB");
+            }) != 0;
     }
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    REQUIRE(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == 0);
+    stop = true;
+    for (std::thread& t : threads) t.join();
+    CHECK(ends == 0);
+    CHECK(requests == 0);
+    part.reset();
+}
+
+TEST_CASE("memory for PyTorch that was only configured serves a child", "[interop][pytorch][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    if (!support::is_alone("memory for PyTorch that was only configured serves a child")) return;
+    cuota::pytorch_memory memory;
+    memory.configure("2MiB");
+    std::atomic<bool> stop = false;
+    std::thread beside{[&] {
+        while (!stop) memory.configure("2MiB");
+    }};
+    int wrong = 0;
+    for (int i = 0; i != 20; ++i)
+        wrong += support::status_of_child([&] {
+                     void* const p = memory.allocate(1_MiB, 0, cudaStreamLegacy);
+                     memory.deallocate(p, 1_MiB, 0, cudaStreamLegacy);
+                     ::_exit(p != nullptr && memory.account(0).limit() == 2_MiB ? 0 : 1);
+                 }) != 0;
+    stop = true;
+    beside.join();
+    ::_exit(wrong);
 }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include <cuota/buffer/device_buffer.hpp>
@@ -19,9 +20,11 @@
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
+#include "support/child_ends.hpp"
 #include "support/every_failure.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 
 using namespace cuota::literals;
 
@@ -111,4 +114,28 @@ TEST_CASE("a device_vector survives every failing call", "[interop][thrust]") {
         REQUIRE(sum == 700);
     };
     CHECK(support::survives_every_failure(machine, turn).thrown > 0);
+}
+
+TEST_CASE("in a child a device_vector ends without a CUDA call, and no algorithm runs",
+          "[interop][thrust][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const machine;
+    cuota::stream const s;
+    cuota::scoped_pool pool{cuota::budget{"vectors", 8_MiB}};
+    std::optional<vector> v{std::in_place, 1000, 1, allocator{s, pool}};
+    std::optional<cuota::scratch_allocator> scratch{std::in_place, s, cuota::any_resource{pool}};
+    char* const bytes = scratch->allocate(1000);
+    int const ends = support::status_of_ends_in_child([&] {
+        v.reset();
+        scratch->deallocate(bytes, 1000);
+        scratch.reset();
+    });
+    CHECK(ends == 0);
+    int const requests = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
+        ask.refuses("another device_vector", [&] { vector const more(1000, 1, allocator{s, pool}); });
+        ask.refuses("scratch_allocator::allocate", [&] { (void)scratch->allocate(1000); });
+        ask.refuses("run_thrust", [&] { (void)sum_of(*v, s); });
+    });
+    CHECK(requests == 0);
+    scratch->deallocate(bytes, 1000);
 }

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every function with a static object that the program changes is CUOTA_PROCESS_STATE, and every such static member of a class, or the
 class. Otherwise a library that is compiled with -fvisibility=hidden has an object of its own, and knows nothing of the program's captures,
-budgets of devices, and error sink. Constants and what is found out once are no state, nor is what is below."""
+budgets of devices, and error sink. Constants and what is found out once are no state, nor is what is below.
+Every class that is an exception, or that dynamic_cast looks for, is CUOTA_PROCESS_TYPE: otherwise such a library has a type of its own."""
 import re
 
 import _lint
@@ -45,7 +46,7 @@ for name, lines in texts.items():
                 continue
             depth = indent
             if CLASS.match(above):
-                owner = re.search(r"(?:class|struct|union) (?:CUOTA_PROCESS_STATE )?(\w+)", above)[1]
+                owner = re.search(r"(?:class|struct|union) (?:CUOTA_PROCESS_(?:STATE|TYPE) )?(\w+)", above)[1]
                 break
             calls = re.findall(r"([~\w]+)\(", above)
             if calls and not re.match(r"\s*(?:if|for|while|switch|catch)\b", above):
@@ -56,6 +57,21 @@ for name, lines in texts.items():
         in_marked = enclosing and re.search(rf"(?:class|struct) CUOTA_PROCESS_STATE {enclosing[1]}\b", marked)
         if (name, owner) not in EXEMPT and not re.search(pattern, marked) and not in_marked:
             findings.append(f"{name}:{number}: {owner or 'a function'} has a static object and is not CUOTA_PROCESS_STATE")
+EXCEPTIONS = {"exception", "bad_alloc", "logic_error", "runtime_error", "out_of_memory", "nested_exception"}
+DERIVED = re.compile(r"^class (?:(CUOTA_\w+) )?(\w+)(?: final)? : public ([\w:]+)(?:, public [\w:]+)* \{$")
+DEFINED = re.compile(r"^(?:class|struct) (?:(CUOTA_\w+) )?(\w+)(?: final)?(?: : [^;]*)? \{$")
+exceptions, looked_for, marks = set(EXCEPTIONS), set(), {}
+for name, lines in texts.items():
+    for line in lines:
+        looked_for |= {found.split("::")[-1] for found in re.findall(r"dynamic_cast<(?:const )?([\w:]+)", line)}
+for _ in range(5):  # errors of errors
+    for lines in texts.values():
+        exceptions |= {found[2] for found in map(DERIVED.match, lines) if found and found[3].split("::")[-1] in exceptions}
+for name, lines in texts.items():
+    for number, line in enumerate(lines, 1):
+        found = DEFINED.match(line)
+        if found and found[2] in (exceptions | looked_for) and found[1] not in ("CUOTA_PROCESS_TYPE", "CUOTA_SIMULATOR_API"):
+            findings.append(f"{name}:{number}: {found[2]} is known by its type in other libraries and is not CUOTA_PROCESS_TYPE")
 findings += [f"process_state.py exempts {where} of {name}, which is not there" for name, where in EXEMPT
              if name not in texts or not any(where in line for line in texts[name])]
 _lint.finish(findings)

@@ -104,16 +104,6 @@ private:
     std::array<std::thread, 4> threads_;
 };
 
-template <class F>
-bool is_refused(F f) {
-    try {
-        f();
-    } catch (cuota::misuse const& e) {
-        return std::string{e.what()}.find("forked") != std::string::npos;
-    } catch (...) {}
-    return false;
-}
-
 }  // namespace
 
 TEST_CASE("a child that only calls exit ends, whatever its parent's threads do", "[pool][fork][stress]") {
@@ -166,7 +156,7 @@ TEST_CASE("in a child requests of what its parent made are misuse that says so",
                     reports += std::string{e.what()}.find("forked") != std::string::npos;
                 });
                 int wrong = 0;
-                auto const refuse = [&](auto f) { wrong += !is_refused(f); };
+                auto const refuse = [&](auto f) { wrong += !support::is_refused_in_child(f); };
                 refuse([&] { all.account.charge(64); });
                 refuse([&] { (void)all.account.held(); });
                 refuse([&] { (void)all.account.reserve(64); });

@@ -3,6 +3,7 @@
 
 #include <cuota/runtime/nvml.hpp>
 
+#include <optional>
 #include <set>
 #include <string>
 
@@ -12,7 +13,9 @@
 #include <cuota/simulator/simulator.hpp>
 
 #include "support/catch.hpp"
+#include "support/child.hpp"
 #include "support/fake_nvml.hpp"
+#include "support/sanitizer.hpp"
 #include "support/sink.hpp"
 
 using cuota::nvml;
@@ -161,4 +164,19 @@ TEST_CASE("The machine's NVML is not asked about simulated devices", "[runtime][
     CHECK(here.why_not() == "the device is simulated");
     CHECK_FALSE(here.processes(first_device));
     CHECK(fake_nvml.begun == 0);
+}
+
+TEST_CASE("in a child its parent's NVML tells nothing, and is not shut down", "[runtime][nvml][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    fresh_nvml_machine const machine;
+    std::optional<nvml> here{std::in_place};
+    int const status = support::status_of_child([&] {
+        auto const version = here->driver_version();
+        auto const memory = here->memory(first_device);
+        here.reset();
+        bool const is_told = has(version.why_not(), "forked") && has(memory.why_not(), "forked");
+        ::_exit(!version && !memory && is_told && fake_nvml.begun == 1 ? 0 : 1);
+    });
+    CHECK(status == 0);
+    CHECK(here->driver_version());
 }

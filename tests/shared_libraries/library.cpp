@@ -35,6 +35,7 @@ constexpr library_calls calls{
     [](cuota::lease<float const> const& lease) { return lease.span().size(); },
     [] { return cuota::stream_ref{cudaStreamPerThread}.id(); },
     [](cuota::stream_ref s) { return cuota::detail::is_captured(s); },
+    &types_of_errors,
 };
 
 }  // namespace

@@ -6,10 +6,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <typeinfo>
 
 #include <cuota/buffer/device_buffer.hpp>
+#include <cuota/buffer/kernel_overflow.hpp>
+#include <cuota/core/error.hpp>
+#include <cuota/data/row_deal.hpp>
 #include <cuota/guard/budget.hpp>
+#include <cuota/guard/fence_damage.hpp>
 #include <cuota/pool/scoped_pool.hpp>
+#include <cuota/training/agreement.hpp>
+#include <cuota/training/placement.hpp>
+
+/// All errors of the library, as the calling code knows their types.
+[[nodiscard]] static std::span<std::type_info const* const> types_of_errors() {
+    static constexpr std::type_info const* all[] = {
+        &typeid(cuota::cuda_error),      &typeid(cuota::out_of_memory),     &typeid(cuota::budget_exceeded),
+        &typeid(cuota::misuse),          &typeid(cuota::data_error),        &typeid(cuota::kernel_overflow),
+        &typeid(cuota::fence_broken),    &typeid(cuota::placement_refused), &typeid(cuota::rank_gone),
+        &typeid(cuota::sample_too_long),
+    };
+    return all;
+}
 
 struct library_calls {
     /// Reports a misuse to the error sink.
@@ -24,6 +43,7 @@ struct library_calls {
     std::size_t (*size_of)(cuota::lease<float const> const& lease);
     std::uint64_t (*id_of_default_stream)();
     bool (*is_captured)(cuota::stream_ref s);
+    std::span<std::type_info const* const> (*types)();
 };
 
 /// By dlsym.

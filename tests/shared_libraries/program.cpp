@@ -80,6 +80,9 @@ void use_one_state(library_calls const& library) {
         check(x.to_vector(s) == std::vector<float>(count, 2.0f), "the graph adds one");
     }
     library.charge(account, 1000);
+    // By address: so the C++ library of LLVM compares them when it looks for a handler.
+    for (std::size_t i = 0; i != types_of_errors().size(); ++i)
+        check(library.types()[i] == types_of_errors()[i], types_of_errors()[i]->name());
     check(cuota::simulator::misuse().total() == 0, "the simulator sees no misuse");
 }
 

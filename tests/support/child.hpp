@@ -6,9 +6,12 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <string>
 
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cuota/core/error.hpp>
 
 #include "support/catch.hpp"
 
@@ -27,6 +30,17 @@ template <class F>
     int status = -1;
     REQUIRE(::waitpid(child, &status, 0) == child);
     return status;
+}
+
+/// True when f throws a misuse that says that the process was forked.
+template <class F>
+[[nodiscard]] bool is_refused_in_child(F f) {
+    try {
+        f();
+    } catch (cuota::misuse const& e) {
+        return std::string{e.what()}.find("process was forked") != std::string::npos;
+    } catch (...) {}
+    return false;
 }
 
 /// For tests with static owners: true in a process that runs this test alone. Elsewhere it starts such a process, checks that it ends with

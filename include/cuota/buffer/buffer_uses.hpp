@@ -58,6 +58,7 @@ private:
 #if CUOTA_DEFINE_MEMORY
 
 #include <cuota/buffer/stream_uses.hpp>
+#include <cuota/core/process.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -81,6 +82,7 @@ CUOTA_INLINE void buffer_uses::refuse_while_borrowed(char const* done, place whe
 }
 
 [[gnu::noinline]] CUOTA_INLINE stream_uses& buffer_uses::made_for(stream_ref home) {
+    if (process_number::is_cuda_of_parent()) throw_forked();  // the buffer is the parent's
     return keep(sole<stream_uses>::make(home));
 }
 

@@ -21,7 +21,7 @@ namespace cuota::inline v0 {
 /// Kernels asked for more than the memory set apart for them holds. What did not fit was not written anywhere; what did is
 /// there.
 /// Example: catch (cuota::kernel_overflow const& full) { found.restart(full.needed()); }  // an append_buffer; then again
-class kernel_overflow : public std::runtime_error {
+class CUOTA_PROCESS_TYPE kernel_overflow : public std::runtime_error {
 public:
     /// `what` says who had how much; both numbers in the unit that it uses, elements or bytes.
     kernel_overflow(std::string const& what, std::size_t capacity, std::size_t needed, place where);

@@ -55,6 +55,17 @@
 #define CUOTA_PROCESS_STATE
 #endif
 
+/// Marks classes that other libraries of the process recognise by their type: those that are thrown, and those that dynamic_cast looks for.
+/// Their type_info is exported, and a program and its libraries have one of each, whatever visibility they are compiled with. LLVM's libc++
+/// compares type_info by address, so that without the mark what a hidden library throws would be caught by no handler of the program.
+#if defined(__clang__)
+#define CUOTA_PROCESS_TYPE [[clang::type_visibility("default")]]
+#elif defined(__GNUC__)
+#define CUOTA_PROCESS_TYPE [[gnu::visibility("default")]]
+#else
+#define CUOTA_PROCESS_TYPE
+#endif
+
 /// CUOTA_OWNER and CUOTA_POINTER mark what lends memory, and views of it: clang and clang-tidy then warn of a view that
 /// outlives the temporary lease it was made of (-Wdangling-gsl). Nothing for other compilers.
 #if defined(__has_cpp_attribute)

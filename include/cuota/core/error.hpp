@@ -22,7 +22,7 @@ namespace cuota::inline v0 {
 
 /// A CUDA call failed. Carries the code, the call and the place that made it.
 /// Copies share the text. Threads: any. Example: tests/core/error.cpp
-class cuda_error : public std::runtime_error {
+class CUOTA_PROCESS_TYPE cuda_error : public std::runtime_error {
 public:
     /// `code` is a cudaError_t, `why` its name and what else is known. Throws: std::bad_alloc.
     cuda_error(int code, std::string const& call, std::string const& why, place where);
@@ -47,7 +47,7 @@ struct refusal_access;
 /// Whoever refused did so before it took anything: what was held before is held after, and nothing more.
 /// Copies share the facts and the text. Threads: any, on one object or on copies.
 /// What to do about it: next_steps(error.facts()). Example: examples/train.cpp
-class out_of_memory : public std::bad_alloc {
+class CUOTA_PROCESS_TYPE out_of_memory : public std::bad_alloc {
 public:
     /// Throws: std::bad_alloc.
     explicit out_of_memory(refusal facts);
@@ -74,7 +74,7 @@ private:
 /// A budget on the way from the asked one to its root could not hold the request.
 /// A charge has asked caches before, as far as all of them together could give what is missing.
 /// Example: examples/first.cpp
-class budget_exceeded : public out_of_memory {
+class CUOTA_PROCESS_TYPE budget_exceeded : public out_of_memory {
 public:
     /// Throws: std::bad_alloc.
     explicit budget_exceeded(refusal facts);
@@ -88,7 +88,7 @@ private:
 
 /// The program broke a rule of lifetime, stream, bounds or use; the message names the thing and the place.
 /// A defect of the program, not of its surroundings: mend it, rather than catch it. Example: tests/core/error.cpp
-class misuse : public std::logic_error {
+class CUOTA_PROCESS_TYPE misuse : public std::logic_error {
 public:
     /// The message is `what` and, where there is one, the place. Throws: std::bad_alloc.
     explicit misuse(std::string const& what, place where = {});
@@ -102,7 +102,7 @@ private:
 
 /// A file does not hold what it should. Names the file, the byte offset where it goes wrong, and why.
 /// Copies share the texts. Threads: any. Example: tests/core/error.cpp
-class data_error : public std::runtime_error {
+class CUOTA_PROCESS_TYPE data_error : public std::runtime_error {
 public:
     /// `offset` in bytes from the file's begin. Throws: std::bad_alloc.
     data_error(std::string file, std::uint64_t offset, std::string why);

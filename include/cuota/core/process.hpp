@@ -47,6 +47,17 @@ private:
     static inline constinit std::atomic<unsigned> cuda_in_ = never;
 };
 
+/// Remembers the process in which an object was made; copies remember the same one. Cost: two loads.
+class process_mark {
+public:
+    process_mark() noexcept : made_in_{process_number::remembered()} {}
+    /// True in a child of that process. Cost: a load.
+    [[nodiscard]] bool is_of_parent() const noexcept { return made_in_ != process_number::now(); }
+
+private:
+    unsigned made_in_;
+};
+
 /// A function that a child runs when it begins. The hook that was made last runs first. Never destroyed.
 class CUOTA_PROCESS_STATE child_hook {
 public:
@@ -76,10 +87,10 @@ private:
 /// A lock that belongs to an object. region_lock throws misuse for one in a child of the process that made it.
 class object_lock : public std::mutex {
 public:
-    [[nodiscard]] bool is_of_parent() const noexcept { return made_in_ != process_number::now(); }
+    [[nodiscard]] bool is_of_parent() const noexcept { return made_.is_of_parent(); }
 
 private:
-    unsigned const made_in_ = process_number::remembered();
+    process_mark const made_;
 };
 
 /// Throws misuse: an object of the parent of this process was used. Defined with core/error_sink.hpp.

@@ -47,7 +47,7 @@ public:
     [[nodiscard]] bool try_add_owner() const noexcept;
 
     /// True in a forked child for an object that its parent made: it must not be used there, and is never deleted.
-    [[nodiscard]] bool is_of_parent() const noexcept { return made_in_ != detail::process_number::now(); }
+    [[nodiscard]] bool is_of_parent() const noexcept { return made_.is_of_parent(); }
 
     /// How many at this moment; another thread may change that at once.
     [[nodiscard]] std::size_t owners() const noexcept { return owners_.load(std::memory_order_acquire); }
@@ -57,7 +57,7 @@ protected:
 
 private:
     mutable std::atomic<std::uint32_t> owners_ = 1;
-    std::uint32_t const made_in_ = detail::process_number::remembered();
+    detail::process_mark const made_;
 };
 
 /// An owner among several of a T that derives from ref_counted. Eight bytes; copies share, the last one deletes.

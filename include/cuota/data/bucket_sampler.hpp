@@ -54,7 +54,7 @@ public:
 
     /// Throws: misuse when there are not n lengths.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// A lock, held while a window is sorted if it is not one of those drawn from lately.
+    /// A lock, held while a window is sorted if it is not one of those drawn from lately. Throws: misuse in a forked child.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     /// Of seed, lengths, window and bucket.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
@@ -68,11 +68,11 @@ private:
 
 #if CUOTA_DEFINE_DATA
 
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include <cuota/core/error.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/data/permutation.hpp>
 
@@ -105,7 +105,7 @@ struct bucket_sampler::facts {
     std::uint64_t const window;
     std::uint64_t const bucket;
     std::uint64_t fingerprint;
-    std::mutex guard;
+    detail::object_lock guard;
 
 private:
     struct entry {
@@ -143,7 +143,7 @@ CUOTA_INLINE std::uint64_t bucket_sampler::size(std::uint64_t n) const {
 
 CUOTA_INLINE void bucket_sampler::draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first,
                                        std::span<std::uint64_t> out) const {
-    std::lock_guard const lock{shared_->guard};
+    detail::region_lock const lock{shared_->guard};
     while (!out.empty()) {
         std::uint64_t const in_window = first % shared_->window;
         std::span<std::uint64_t const> const here =

@@ -73,7 +73,7 @@ private:
 
     std::size_t const bytes_;
     std::size_t const parts_;
-    std::mutex guard_;
+    object_lock guard_;
     std::size_t made_ = 0;
     std::vector<sole<gather_scratch>> free_;
 };
@@ -269,6 +269,7 @@ CUOTA_INLINE sole<gather_scratch> scratch_shelf::take() {
 }
 
 CUOTA_INLINE void scratch_shelf::put_back(sole<gather_scratch> scratch) noexcept {
+    if (guard_.is_of_parent()) return;  // a source forked while it was gathered from
     region_lock const lock{guard_};
     free_.push_back(std::move(scratch));
 }

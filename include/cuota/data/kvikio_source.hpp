@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <exception>
 #include <future>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +25,8 @@
 #include <kvikio/file_handle.hpp>
 
 #include <cuota/core/error.hpp>
+#include <cuota/core/process.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/data/element.hpp>
 #include <cuota/data/npy_source.hpp>
@@ -44,7 +45,8 @@ namespace cuota::inline v0 {
 /// Elsewhere KvikIO goes through pinned memory of its own (defaults::bounce_buffer_size a thread), of which no budget knows.
 /// Records of several fields stand between each other in the file: make a file of each, and a zip_source of those.
 /// Throws:  on construction misuse for records of several fields; data_error when KvikIO cannot open the file, also because
-///          it finds no CUDA driver. gather: data_error, which names the sample: no read is under way then any more.
+///          it finds no CUDA driver. gather: data_error, which names the sample: no read is under way then any more; misuse in
+///          a forked child, which has none of KvikIO's threads.
 /// Cost:    samples that follow each other are one read, in tasks of at most KvikIO's defaults::task_size: small records in any
 ///          order are sooner read by the source itself. A gather allocates.
 /// Follows: KvikIO's FileHandle::pread.
@@ -54,7 +56,7 @@ public:
     static constexpr bool fills_device_memory = true;  ///< a loader may have its slots on the device
 
     /// Opens the file of these records once more, by KvikIO.
-    explicit kvikio_source(raw_source const& records) : state_{std::make_shared<state>(records)} {}
+    explicit kvikio_source(raw_source const& records) : state_{shared_value<state>::make(records)} {}
     /// That of an array.
     explicit kvikio_source(npy_source const& array) : kvikio_source{array.records()} {}
 
@@ -106,12 +108,15 @@ private:
 
         raw_source records;  // where they stand; it has checked the file
         kvikio::FileHandle handle;
+        detail::process_mark made;
     };
 
     /// Reads under way into one place, which they have left when this ends.
     class reads {
     public:
-        reads(state& from, std::span<std::byte> to) noexcept : from_{from}, left_{to} {}
+        reads(state& from, std::span<std::byte> to) : from_{from}, left_{to} {
+            if (from_.made.is_of_parent()) detail::throw_forked();  // KvikIO's threads are the parent's
+        }
         reads(reads const&) = delete;  // they write to memory that is somebody's
         reads& operator=(reads const&) = delete;
         ~reads() {
@@ -171,7 +176,7 @@ private:
         std::vector<task> tasks_{};
     };
 
-    std::shared_ptr<state> state_;
+    shared_value<state> state_;
 };
 static_assert(source<kvikio_source>);
 

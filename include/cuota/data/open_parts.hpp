@@ -14,6 +14,7 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/element.hpp>
@@ -35,7 +36,7 @@ public:
     open_parts(std::vector<std::string> paths, std::size_t most, shared_value<void const> opener,
                open_call open);
 
-    /// Throws: what opening throws.
+    /// Throws: what opening throws; misuse in a forked child.
     [[nodiscard]] shared_value<void const> part(std::size_t index);
     [[nodiscard]] std::string const& path(std::size_t index) const { return paths_[index]; }
 
@@ -52,7 +53,7 @@ private:
     std::size_t const most_;
     shared_value<void const> const opener_;
     open_call const open_;
-    std::mutex guard_;
+    object_lock guard_;
     dynamic_array<entry> kept_;
     dynamic_array<std::size_t> place_;  // of each part in kept_, from 1; 0 when it is not open
     std::uint64_t uses_ = 0;
@@ -139,7 +140,7 @@ CUOTA_INLINE open_parts::open_parts(std::vector<std::string> paths, std::size_t 
 
 CUOTA_INLINE shared_value<void const> open_parts::part(std::size_t index) {
     {
-        std::lock_guard const lock{guard_};
+        region_lock const lock{guard_};
         if (entry* const known = find(index)) {
             known->used = ++uses_;
             return known->part;
@@ -147,7 +148,7 @@ CUOTA_INLINE shared_value<void const> open_parts::part(std::size_t index) {
     }
     shared_value<void const> mine = open_(opener_.get(), paths_[index]);
     shared_value<void const> dropped;  // closes its file after the lock was left
-    std::lock_guard const lock{guard_};
+    region_lock const lock{guard_};
     if (entry* const known = find(index)) {  // another thread was faster
         dropped = mine;
         return known->part;

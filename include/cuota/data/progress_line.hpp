@@ -14,6 +14,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/data/loader_stats.hpp>
 
@@ -36,8 +37,8 @@ public:
     progress_line& operator=(progress_line&&) = delete;
     ~progress_line() { end(); }
 
-    /// No terminal: nothing is ever written.
-    [[nodiscard]] bool is_quiet() const noexcept { return to_ == nullptr; }
+    /// Nothing is written: there is no terminal, or this is a forked child, whose parent goes on with the line.
+    [[nodiscard]] bool is_quiet() const noexcept { return to_ == nullptr || made_.is_of_parent(); }
     /// Asks for the facts only when there is something to show. What that throws is reported.
     template <class Stats>
     void show(Stats facts) noexcept {
@@ -50,7 +51,7 @@ public:
     /// Leaves the line as it was last, after these facts, and goes on to the next.
     template <class Stats>
     void finish(Stats facts) noexcept {
-        if (!is_shown_) return;
+        if (!is_shown_ || is_quiet()) return;
         report_failure_of([&] { write(facts()); });
         end();
     }
@@ -60,6 +61,7 @@ private:
     void end() noexcept;
 
     std::FILE* to_;  // null: quiet
+    detail::process_mark made_;
     bool is_shown_ = false;
     std::chrono::steady_clock::time_point next_;
 };
@@ -100,6 +102,7 @@ CUOTA_INLINE progress_line::progress_line(std::FILE* to) noexcept
 
 CUOTA_INLINE progress_line::progress_line(progress_line&& other) noexcept
     : to_{std::exchange(other.to_, nullptr)},
+      made_{other.made_},
       is_shown_{std::exchange(other.is_shown_, false)},
       next_{other.next_} {}
 
@@ -112,7 +115,7 @@ CUOTA_INLINE void progress_line::write(loader_stats const& facts) {
 }
 
 CUOTA_INLINE void progress_line::end() noexcept {
-    if (!std::exchange(is_shown_, false)) return;
+    if (!std::exchange(is_shown_, false) || is_quiet()) return;
     (void)std::fputc('\n', to_);
     (void)std::fflush(to_);
 }

@@ -15,7 +15,7 @@
 namespace cuota::inline v0 {
 
 /// A sample has more rows than a batch may have: it is not cut, and its batch is not there.
-class sample_too_long : public std::runtime_error {
+class CUOTA_PROCESS_TYPE sample_too_long : public std::runtime_error {
 public:
     /// `source` and `field` are names; `rows` it has, `most` a batch may have.
     sample_too_long(std::string const& source, std::string const& field, std::uint64_t sample,

@@ -53,7 +53,7 @@ public:
 
     /// Throws: misuse when there are not n weights, or fewer than `draws` are above zero.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// Throws: std::bad_alloc.
+    /// Throws: std::bad_alloc; misuse in a forked child.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     /// Of seed, weights and draws.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
@@ -69,11 +69,11 @@ private:
 
 #include <algorithm>
 #include <bit>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include <cuota/core/error.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/text.hpp>
 #include <cuota/data/alias_table.hpp>
 #include <cuota/data/permutation.hpp>
@@ -152,7 +152,7 @@ private:
     // Sums of weights in a tree by Fenwick: node i has those of the i & -i samples that end with i.
     [[nodiscard]] numbers make_order(std::uint64_t epoch) const;
 
-    std::mutex guard_;
+    detail::object_lock guard_;
     shared_value<numbers const> order_;
     std::uint64_t order_is_of_ = 0;
 };
@@ -184,7 +184,7 @@ CUOTA_INLINE std::uint64_t weighted_shuffle_sampler::fingerprint() const noexcep
 
 CUOTA_INLINE auto weighted_shuffle_sampler::facts::order_of(std::uint64_t epoch)
     -> shared_value<numbers const> {
-    std::lock_guard const lock{guard_};
+    detail::region_lock const lock{guard_};
     if (!order_ || epoch != order_is_of_) {
         order_ = shared_value<numbers const>::make(make_order(epoch));
         order_is_of_ = epoch;

@@ -20,7 +20,7 @@ namespace cuota::inline v0::detail {
 /// Bytes of our own that the driver has handed out are not free, and still in the budget's right: they are added. All
 /// of it is read while others allocate and free. A race makes the limit too high by what is under way, never too low: no
 /// false refusal, and what the driver then has not got is refused by the resource, typed as well.
-class device_limit final : public outer_limit {
+class CUOTA_PROCESS_TYPE device_limit final : public outer_limit {
 public:
     device_limit(device where, std::size_t most, std::size_t keep_free,
                  std::chrono::nanoseconds good_for) noexcept;

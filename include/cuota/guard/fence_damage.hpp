@@ -37,7 +37,7 @@ struct fence_damage {
 
 /// Somebody wrote beyond a block. The message names the blocks; `damage()` is the same as data.
 /// Copies share the data. Threads: any. Example: tests/guard/fence_damage.cpp
-class fence_broken : public misuse {
+class CUOTA_PROCESS_TYPE fence_broken : public misuse {
 public:
     /// title: of the resource; found: one or more. Throws: std::bad_alloc.
     fence_broken(std::string const& title, std::vector<fence_damage> found, place where = {});

@@ -19,6 +19,7 @@
 
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/resource/resource.hpp>
 #include <cuota/runtime/device.hpp>
@@ -210,7 +211,7 @@ private:
     }
     template <class Give>
     void give(void* p, std::size_t bytes, Give const& call) noexcept {
-        if (!p) return;
+        if (!p || detail::process_number::is_cuda_of_parent()) return;
         std::optional<device_scope> here;
         report_failure_of([&] { here.emplace(state_->on); });  // and all the same: else it would be lost
         if (report_failure_of([&] { call(state_->inside); })) uncount(round_up(bytes, granule()));

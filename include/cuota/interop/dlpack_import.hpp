@@ -20,13 +20,15 @@
 #include <cuota/core/bytes.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/interop/dlpack_types.hpp>
 #include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
 
-/// A tensor that was taken over: its deleter is called once, at the end. Of either structure. Move-only.
+/// A tensor that was taken over: its deleter is called once, at the end; not in a forked child, where the tensor is the parent's. Of
+/// either structure. Move-only.
 class dlpack_owner {
 public:
     explicit dlpack_owner(dlpack::managed_tensor* t) noexcept
@@ -51,10 +53,11 @@ public:
           end_{other.end_},
           tensor_{other.tensor_},
           version_{other.version_},
-          is_read_only_{other.is_read_only_} {}
+          is_read_only_{other.is_read_only_},
+          made_{other.made_} {}
     dlpack_owner& operator=(dlpack_owner&&) = delete;
     ~dlpack_owner() {
-        if (owned_) report_failure_of([this] { end_(owned_); });
+        if (owned_ && !made_.is_of_parent()) report_failure_of([this] { end_(owned_); });
     }
 
     /// Throws: misuse for none, and for one of another major version.
@@ -73,6 +76,7 @@ private:
     dlpack::tensor const* tensor_;
     std::uint32_t version_ = 0;
     bool is_read_only_ = false;
+    process_mark made_;
 };
 
 /// What was asked for, and what the tensor is instead.
@@ -240,6 +244,7 @@ private:
         return uses_.of([this] { return home(); });
     }
     void end(detail::stream_uses& uses) noexcept {
+        if (detail::process_number::is_cuda_of_parent()) return;
         uses.end_at_home();
         if (producer_ && report_failure_of([this] { detail::order_after_work_of(*producer_, home()); }))
             return;

@@ -46,7 +46,7 @@ namespace cuota::inline v0 {
 /// Threads: one at a time, and below MPI_THREAD_SERIALIZED only the one that started MPI; this is checked. What it waits
 ///          for goes on while one of its functions is called, as MPI has it.
 /// Cost:    a message to each other rank and one from each, for each question.
-/// Throws:  as each says; rank_gone; mpi_error.
+/// Throws:  as each says; rank_gone; mpi_error; misuse in a forked child, where all that is here ends without a call of MPI.
 /// Example: examples/train_ranks.cpp
 class mpi_ranks {
 public:

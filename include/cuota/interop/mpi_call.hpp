@@ -22,12 +22,14 @@
 #include <string>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
+#include <cuota/core/process.hpp>
 
 namespace cuota::inline v0 {
 
 /// A call of MPI failed. Carries the code and the call.
-class mpi_error : public std::runtime_error {
+class CUOTA_PROCESS_TYPE mpi_error : public std::runtime_error {
 public:
     /// `call` is MPI's name of it, `why` what MPI says of the code.
     mpi_error(int code, std::string const& call, std::string const& why, place where = {})
@@ -66,8 +68,16 @@ inline void mpi_check(int code, char const* call, place where = {}) {
     return MPI_Finalized(&is_over) != MPI_SUCCESS || is_over != 0;
 }
 
+/// Throws: misuse in a forked child of the process that first used MPI by cuota: MPI takes its calls for the parent's, and other
+/// threads may have held MPI's locks at the fork.
+CUOTA_PROCESS_STATE inline void mpi_check_process() {
+    static process_mark const first;
+    if (first.is_of_parent()) throw_forked();
+}
+
 /// Throws: misuse where MPI is not running, or was not told that the program has threads: all that use CUDA have.
 inline void mpi_check_running(place where) {
+    mpi_check_process();
     int is_running = 0;
     mpi_check(MPI_Initialized(&is_running), "MPI_Initialized", where);
     if (is_running == 0 || mpi_is_over())
@@ -81,8 +91,9 @@ inline void mpi_check_running(place where) {
                             "MPI_Init_thread with MPI_THREAD_FUNNELED, or more");
 }
 
-/// Throws: misuse on a thread that may not call MPI, below MPI_THREAD_SERIALIZED any but the one that started it.
+/// Throws: misuse in a forked child, and on a thread that may not call MPI, below MPI_THREAD_SERIALIZED any but the one that started it.
 inline void mpi_check_thread(place where = {}) {
+    mpi_check_process();
     if (mpi_is_over()) throw_misuse(where, "MPI was used after MPI_Finalize");
     int level = MPI_THREAD_SINGLE;
     int is_main = 0;

@@ -20,9 +20,11 @@
 #include <utility>
 #include <vector>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/poll_pause.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/runtime/event.hpp>
 #include <cuota/training/agreement.hpp>
 #include <cuota/training/rank_step.hpp>
@@ -30,7 +32,7 @@
 namespace cuota::inline v0 {
 
 /// A call of NCCL failed, or what it had begun did not end in time. Carries the code and the call.
-class nccl_error : public std::runtime_error {
+class CUOTA_PROCESS_TYPE nccl_error : public std::runtime_error {
 public:
     /// `call` is NCCL's name of it, `why` what NCCL says of the code.
     nccl_error(ncclResult_t code, std::string const& call, std::string const& why, place where = {})
@@ -69,6 +71,8 @@ public:
 
     nccl_communicator(agreement& ranks, std::chrono::nanoseconds deadline, place where)
         : deadline_{deadline}, rank_{ranks.rank()}, ranks_{ranks.ranks()} {
+        process_number::note_cuda();
+        check_process();
         ncclUniqueId const id = shared_id(ranks, where);
         ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
         config.blocking = 0;
@@ -84,8 +88,9 @@ public:
     }
     nccl_communicator(nccl_communicator const&) = delete;
     nccl_communicator& operator=(nccl_communicator const&) = delete;
+    // In a forked child NCCL's threads do not exist, and its communicator is the parent's.
     ~nccl_communicator() {
-        if (!comm_) return;
+        if (!comm_ || process_number::is_cuda_of_parent()) return;
         bool const has_ended = report_failure_of([this] {
             check(ncclCommFinalize(comm_), "ncclCommFinalize", {});
             wait("ncclCommFinalize", {});
@@ -96,6 +101,10 @@ public:
     }
 
     [[nodiscard]] ncclComm_t get() const noexcept { return comm_; }
+    /// Throws: misuse in a forked child of a process that used CUDA.
+    static void check_process() {
+        if (process_number::is_cuda_of_parent()) throw_forked();
+    }
     [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }
     [[nodiscard]] clock::time_point end_of(clock::time_point begun) const noexcept {
         return begun + deadline_;
@@ -165,8 +174,8 @@ private:
 /// chooses another algorithm, which NCCL_ALGO and NCCL_PROTO fix.
 /// What NCCL takes for itself is the driver's, as the context is: no budget sees it.
 /// Of the device that is current when it is made. Move-only. Threads: one at a time. Its end waits for what is under way,
-/// and not beyond the deadline.
-/// Throws:  nccl_error, with ncclInProgress when a deadline was over.
+/// and not beyond the deadline; in a forked child it makes no call.
+/// Throws:  nccl_error, with ncclInProgress when a deadline was over; misuse in a forked child.
 /// Cost:    of a sum one call of NCCL and an event; no memory but NCCL's.
 /// Example: examples/train_ranks.cpp
 class nccl_sums {
@@ -198,7 +207,7 @@ public:
     /// Throws: misuse while another sum starts, and after a failure; nccl_error: the link has ended then.
     std::uint64_t begin(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
                         stream_ref s) {
-        (void)comm();
+        expect_usable();
         if (is_starting_) detail::throw_misuse("nccl_sums: a sum was begun while another one starts");
         open_.push_back({s, std::move(owner), clock::now(), {}});
         run_or_abort([&] {
@@ -212,7 +221,7 @@ public:
     /// Lets a sum start that has not; true when what is enqueued from now on, on the sum's stream, comes after it.
     /// Throws: as begin. No wait.
     [[nodiscard]] bool is_over(std::uint64_t number) {
-        (void)comm();
+        expect_usable();
         if (is_starting_) run_or_abort([&] { is_starting_ = !comm_->is_settled(call); });
         if (!is_starting_ && !open_.empty() && !open_.back().end) open_.back().end = mark(open_.back().on);
         return number + is_starting_ < begun_;
@@ -249,6 +258,7 @@ private:
     }
     template <class Call>
     void run_or_abort(Call what) {
+        expect_usable();
         if (!comm().get()) detail::throw_misuse("nccl_sums: used after it had failed");
         try {
             what();
@@ -258,6 +268,8 @@ private:
         }
     }
 
+    // Throws: misuse when it was moved from, and in a forked child.
+    void expect_usable() const { comm().check_process(); }
     [[nodiscard]] detail::nccl_communicator& comm() const {
         if (!comm_) detail::throw_misuse("nccl_sums were used after they were moved from");
         return *comm_;

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
@@ -22,6 +21,8 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/locked_region.hpp>
+#include <cuota/core/process.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/interop/device_limits.hpp>
 #include <cuota/interop/pytorch_device.hpp>
@@ -60,7 +61,8 @@ namespace cuota::inline v0 {
 class pytorch_memory {
 public:
     /// The limits of devices that are asked for later.
-    explicit pytorch_memory(device_limits limits = {}) : limits_{std::move(limits)} {}
+    explicit pytorch_memory(device_limits limits = {})
+        : limits_{shared_value<device_limits const>::make(std::move(limits))} {}
     pytorch_memory(pytorch_memory const&) = delete;  // PyTorch gives back where it took
     pytorch_memory& operator=(pytorch_memory const&) = delete;
     /// What is still alive is reported by the pools.
@@ -78,8 +80,8 @@ public:
 
     /// Limits for devices that nothing was asked of yet; see device_limits. Throws: misuse; unchanged then.
     void configure(std::string_view text) {
-        device_limits fresh{text, "configure"};
-        detail::region_lock const lock{guard_};
+        auto fresh = shared_value<device_limits const>::make(text, "configure");
+        detail::region_lock const lock{guard()};
         limits_ = std::move(fresh);
         wrong_limits_ = nullptr;
     }
@@ -114,7 +116,11 @@ public:
     }
     /// Work of s uses p, too: when p is given back, it serves nobody before what is enqueued on s by then.
     void record_stream(void* p, cudaStream_t s) noexcept {
-        if (p) try_to([&] { marks_.add(p, s); });
+        if (p)
+            try_to([&] {
+                if (detail::process_number::is_cuda_of_parent()) detail::throw_forked();
+                marks_.add(p, s);
+            });
     }
 
     /// Gives back to the driver what nobody uses, on all devices; returns the bytes.
@@ -163,7 +169,7 @@ public:
     /// From now on the last events of all devices are remembered, for `recorded`. Throws: misuse when they are already;
     /// as `recorder`.
     void record(recorder_options wanted = {}) {
-        detail::region_lock const lock{opening_};
+        detail::region_lock const lock{opening()};
         if (recorder_) detail::throw_misuse("PyTorch's memory is recorded already");
         recorder fresh{wanted};
         for_each([&](detail::pytorch_device& one) { fresh.watch(one.account()); });
@@ -171,7 +177,7 @@ public:
     }
     /// For write_timeline and write_memory_viz. Throws: misuse when nothing is recorded; std::bad_alloc.
     [[nodiscard]] recording recorded() {
-        detail::region_lock const lock{opening_};
+        detail::region_lock const lock{opening()};
         if (!recorder_) detail::throw_misuse("PyTorch's memory is not recorded");
         return recorder_->read();
     }
@@ -180,7 +186,7 @@ public:
     [[nodiscard]] std::string last_failure() {
         std::exception_ptr last;
         {
-            detail::region_lock const lock{guard_};
+            detail::region_lock const lock{guard()};
             last = last_;
         }
         try {
@@ -211,13 +217,24 @@ private:
     [[nodiscard]] static pytorch_memory* of_environment() noexcept {
         auto* const made = new pytorch_memory;
         try {
-            made->limits_ = device_limits::of_environment();
+            made->limits_ = shared_value<device_limits const>::make(device_limits::of_environment());
         } catch (...) { made->wrong_limits_ = std::current_exception(); }
         return made;
     }
 
+    // Locks of the process: PyTorch may use in a child what its parent has configured, if the parent has used no CUDA. What they guard
+    // is replaced by one store.
+    CUOTA_PROCESS_STATE [[nodiscard]] static detail::process_lock& guard() noexcept {
+        static auto& one = *new detail::process_lock;
+        return one;
+    }
+    CUOTA_PROCESS_STATE [[nodiscard]] static detail::process_lock& opening() noexcept {
+        static auto& one = *new detail::process_lock;
+        return one;
+    }
+
     void remember(std::exception_ptr failure) noexcept {
-        detail::region_lock const lock{guard_};
+        detail::region_lock const lock{guard()};
         last_.swap(failure);  // the one before ends outside the lock
     }
 
@@ -237,7 +254,7 @@ private:
         detail::throw_misuse("memory of device {} was given back, and none was ever taken there", {ordinal});
     }
     [[nodiscard]] detail::pytorch_device& open(int ordinal) {
-        detail::region_lock const lock{opening_};
+        detail::region_lock const lock{opening()};
         if (auto* const made = place_of(ordinal).load(std::memory_order_relaxed)) return *made;
         if (int const count = device::count(); ordinal >= count)
             detail::throw_misuse("PyTorch named device {}: there are {}", {ordinal, count});
@@ -250,9 +267,9 @@ private:
     }
     [[nodiscard]] std::size_t limit_of(device where) {
         std::size_t const total = where.memory().total;
-        detail::region_lock const lock{guard_};
+        detail::region_lock const lock{guard()};
         if (wrong_limits_) std::rethrow_exception(wrong_limits_);
-        return limits_.of(where.ordinal(), total);
+        return limits_->of(where.ordinal(), total);
     }
 
     template <class See>
@@ -263,11 +280,8 @@ private:
 
     std::array<std::atomic<detail::pytorch_device*>, most_devices> devices_{};
     detail::marked_streams marks_;
-    std::mutex opening_;
-    std::optional<recorder> recorder_;
-
-    std::mutex guard_;
-    device_limits limits_;
+    std::optional<recorder> recorder_;          // under opening()
+    shared_value<device_limits const> limits_;  // it and what follows: under guard()
     std::exception_ptr wrong_limits_;
     std::exception_ptr last_;
 };

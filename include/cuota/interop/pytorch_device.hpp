@@ -17,6 +17,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/core/locked_region.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/guard/budget.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/pool/scoped_pool.hpp>
@@ -87,6 +88,7 @@ public:
     /// May be under what is held: then what nobody uses is given back, and nothing more is had until there is room.
     /// Throws: cuda_error; the limit is set all the same.
     void set_limit(std::size_t bytes) {
+        if (process_number::is_cuda_of_parent()) throw_forked();
         (void)budget_access::node(account_).set_limit(bytes);
         if (account_.held() > bytes) (void)trim(bytes);
     }

@@ -14,6 +14,7 @@
 #include <exception>
 #include <utility>
 
+#include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/resource/resource.hpp>
@@ -26,7 +27,7 @@ namespace cuota::inline v0 {
 /// It is no cuota::out_of_memory as well: with a std::bad_alloc from either side, `catch (std::bad_alloc const&)` would let
 /// it pass. The refusal is nested instead: `refused()` has its facts, and std::rethrow_if_nested throws it as it was.
 /// Made in a handler of the refusal. Throws: std::bad_alloc. Cost: that of refusal_text, microseconds.
-class rmm_out_of_memory : public rmm::out_of_memory, public std::nested_exception {
+class CUOTA_PROCESS_TYPE rmm_out_of_memory : public rmm::out_of_memory, public std::nested_exception {
 public:
     /// Copies the facts of the refusal that is being handled.
     explicit rmm_out_of_memory(cuota::out_of_memory const& refused)

@@ -22,7 +22,7 @@
 
 namespace cuota::inline v0::detail {
 
-class pool_state final : public stakeholder {
+class CUOTA_PROCESS_TYPE pool_state final : public stakeholder {
 public:
     static constexpr std::size_t granule = pool_memory::granule;
     static constexpr std::size_t largest_alignment = std::size_t{2} << 20;  ///< a page, as a rule

@@ -93,8 +93,8 @@ public:
     /// True when nothing is ever written.
     [[nodiscard]] bool is_quiet() const noexcept { return !is_terminal_ && (to_ == nullptr || !how_.plain); }
 
-    /// A picture, in place of the last one; waits for one that another thread draws. Throws: std::bad_alloc. What cannot be
-    /// written is left out.
+    /// A picture, in place of the last one; waits for one that another thread draws. Throws: misuse in a forked child;
+    /// std::bad_alloc. What cannot be written is left out.
     void draw(memory_snapshot const& all);
 
 private:
@@ -112,7 +112,7 @@ private:
     std::FILE* const to_;
     bool const is_terminal_;
     live_view_options const how_;
-    std::mutex drawing_;  // for what follows
+    detail::object_lock drawing_;  // for what follows
     bool is_drawn_ = false;
     std::vector<root> roots_;
     detail::object_lock guard_;  // for is_over_

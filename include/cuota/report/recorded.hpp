@@ -46,6 +46,8 @@ public:
 
     [[nodiscard]] void* allocate(call_order const& order, std::size_t bytes, std::size_t alignment,
                                  label const& who) {
+        if (is_of_parent()) [[unlikely]]
+            throw_forked();
         if (!to_->is_recording()) return order.take(upstream_, bytes, alignment, who);
         std::uint64_t const stream = id_of(order);
         void* p = nullptr;

@@ -77,7 +77,8 @@ public:
     void watch(budget const& which) { hold_->taps().look_on(which); }
 
     /// An event of the program's own: "epoch 3", "evaluation". The text is kept until the program ends, and takes a
-    /// site: name things, not events. Nothing while it pauses. Throws: std::bad_alloc. Cost: a lock and a look-up.
+    /// site: name things, not events. Nothing while it pauses. Throws: misuse in a forked child; std::bad_alloc.
+    /// Cost: a lock and a look-up.
     void note(std::string_view text, place where = place::here());
 
     /// Takes no events until `resume`. What is given back meanwhile looks as if it were still there, until the program
@@ -135,6 +136,7 @@ CUOTA_INLINE recorder::recorder(budget const& which, recorder_options wanted, pl
 }
 
 CUOTA_INLINE void recorder::note(std::string_view text, place where) {
+    if (hold_->is_of_parent()) detail::throw_forked();
     if (!is_recording()) return;
     hold_->to()->put(event_kind::noted, 0, tag::named(text), where, 0, 0, 0, memory_event::no_stream);
 }

@@ -99,7 +99,8 @@ public:
         if (!guard_.is_of_parent()) flush();
     }
 
-    /// A line, or one that is held back. Never throws; may be called in a handler of the refusal.
+    /// A line, or one that is held back. Never throws; may be called in a handler of the refusal. In a forked child nothing is
+    /// logged, and misuse is reported.
     void write(refusal const& r) noexcept;
     /// As write, of what was caught.
     void refused(out_of_memory const& e) noexcept { write(e.facts()); }
@@ -126,6 +127,7 @@ private:
     // Runs a step under the lock; the first error there ever is, is told outside of it.
     template <class Step>
     void logging(Step step, bool is_refusal) noexcept {
+        if (guard_.is_of_parent()) return detail::report_forked();
         if (is_refusal) ++seen_;
         std::exception_ptr failure;
         if (busy_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {  // called by the sink

@@ -176,7 +176,8 @@ CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = pla
     if (::numa_sched_getaffinity(0, now.get()) < 0)
         throw detail::refused_by_kernel("sched_getaffinity", to.number());
     {
-        static std::mutex guard;  // libnuma keeps what it has read, and guards that by nothing
+        static auto& guard =
+            *new detail::process_lock;  // libnuma keeps what it has read, and guards that by nothing
         std::lock_guard const lock{guard};
         if (::numa_node_to_cpus(to.number(), there.get()) != 0)
             throw detail::refused_by_kernel("reading its processors", to.number());

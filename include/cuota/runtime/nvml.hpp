@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/call.hpp>
 #include <cuota/runtime/device.hpp>
@@ -110,7 +111,8 @@ using processes_call = result(handle, unsigned*, process*);
 
 /// NVML, opened when it is first needed: nothing is linked, and a machine without it only knows less.
 ///
-/// Threads: any. Throws: std::bad_alloc; what NVML cannot tell is an answer without a value.
+/// Threads: any. Throws: std::bad_alloc; what NVML cannot tell is an answer without a value. In a forked child of the process that
+/// opened it that is everything, and nothing is closed.
 /// Cost: of a question tens of microseconds to milliseconds: for reports, not for every allocation.
 /// Example: tests/runtime/nvml.sim.cpp
 class nvml {
@@ -158,6 +160,7 @@ private:
     template <class Call, class Ask>
     [[nodiscard]] std::string asked(char const* name, Call* call, Ask ask) const {
         if (!is_there()) return why_not_;
+        if (made_.is_of_parent()) return "NVML was opened by the parent of this forked process";
         if (!call) return std::string{"the library has no "} + name;
         detail::nvml_abi::result const code = ask(call);
         return code == detail::nvml_abi::success ? "" : words(name, code);
@@ -168,6 +171,7 @@ private:
                                    detail::nvml_abi::handle device, std::vector<nvml_process>& all) const;
     static void add(detail::nvml_abi::process const& p, std::vector<nvml_process>& all);
 
+    detail::process_mark const made_;
     void* library_ = nullptr;
     std::string why_not_;
     detail::nvml_abi::init_call* shutdown_ = nullptr;
@@ -251,6 +255,7 @@ CUOTA_INLINE nvml::nvml(char const* library) : library_{::dlopen(library, RTLD_L
 }
 
 CUOTA_INLINE nvml::~nvml() {
+    if (made_.is_of_parent()) return;  // other threads may have held NVML's locks at the fork
     if (is_there() && shutdown_) (void)shutdown_();
     if (library_) ::dlclose(library_);
 }

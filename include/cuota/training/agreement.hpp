@@ -23,11 +23,12 @@
 #include <cuota/core/config.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
+#include <cuota/core/process.hpp>
 
 namespace cuota::inline v0 {
 
 /// A rank does not take part any more: it left, failed, or did not come in time. Names it.
-class rank_gone : public std::runtime_error {
+class CUOTA_PROCESS_TYPE rank_gone : public std::runtime_error {
 public:
     /// `rank` is gone, of `ranks`; `why` as it was learned.
     rank_gone(std::size_t rank, std::size_t ranks, std::string const& why);
@@ -85,9 +86,10 @@ static_assert(sizeof(ballot) == ballot::words * sizeof(std::uint64_t));
 ///     std::size_t const batch = ranks.smallest(what_fits_here, "batch size"); // the same number on every rank
 ///
 /// When it ends, the rank leaves: whoever still waits for it, or asks later, is told by rank_gone and does not hang.
+/// In a forked child of the process that made it, it ends without leaving, because the rank is the parent's.
 /// Move-only. Threads: one at a time. Never touches the device.
 /// Throws:  rank_gone; misuse that names the rank when one asks another question or is in another round (all ranks are
-///          told so in the same round, and stay in step); what the link throws.
+///          told so in the same round, and stay in step), and in a forked child; what the link throws.
 /// Cost:    one gather of 48 bytes from every rank, for each question.
 /// Example: examples/train_ranks.cpp
 class agreement {
@@ -142,6 +144,7 @@ private:
     std::uint64_t round_ = 0;
     int unwinding_ = std::uncaught_exceptions();
     bool has_left_ = false;
+    detail::process_mark made_;
 };
 
 namespace detail {
@@ -250,7 +253,8 @@ CUOTA_INLINE agreement::agreement(agreement&& other) noexcept
     : link_{std::exchange(other.link_, gone())},
       round_{other.round_},
       unwinding_{other.unwinding_},
-      has_left_{std::exchange(other.has_left_, true)} {}
+      has_left_{std::exchange(other.has_left_, true)},
+      made_{other.made_} {}
 
 CUOTA_INLINE agreement& agreement::operator=(agreement&& other) noexcept {
     if (this == &other) return *this;
@@ -259,12 +263,14 @@ CUOTA_INLINE agreement& agreement::operator=(agreement&& other) noexcept {
     round_ = other.round_;
     unwinding_ = other.unwinding_;
     has_left_ = std::exchange(other.has_left_, true);
+    made_ = other.made_;
     return *this;
 }
 
 CUOTA_INLINE std::vector<std::uint64_t> agreement::values(std::uint64_t value, std::string_view question,
                                                           place where) {
     if (has_left_) detail::throw_misuse(where, "agreement: a rank was asked after it had left");
+    if (made_.is_of_parent()) detail::throw_forked();
     detail::ballot const mine = detail::ballot::of(round_, question, value);
     std::vector<detail::ballot> const all = exchanged(mine);
     ++round_;
@@ -295,6 +301,7 @@ CUOTA_INLINE bool agreement::all(bool here, std::string_view question, place whe
 
 CUOTA_INLINE void agreement::leave(std::string const& why) noexcept {
     if (std::exchange(has_left_, true) || !link_.leave) return;
+    if (made_.is_of_parent()) return detail::report_forked();
     link_.leave(why);
 }
 
@@ -319,7 +326,7 @@ CUOTA_INLINE std::string agreement::against(std::span<detail::ballot const> all,
 }
 
 CUOTA_INLINE void agreement::end() noexcept {
-    if (has_left_) return;
+    if (has_left_ || made_.is_of_parent()) return;
     try {
         leave(std::uncaught_exceptions() > unwinding_ ? "it was left by an exception" : "it has ended");
     } catch (...) { has_left_ = true; }  // no host memory for the reason: their deadline tells the others

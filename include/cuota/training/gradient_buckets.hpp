@@ -21,6 +21,7 @@
 #include <cuota/buffer/device_buffer.hpp>
 #include <cuota/buffer/pinned_buffer.hpp>
 #include <cuota/core/poll_pause.hpp>
+#include <cuota/core/process.hpp>
 #include <cuota/runtime/copy.hpp>
 #include <cuota/runtime/drain.hpp>
 #include <cuota/runtime/event.hpp>
@@ -90,7 +91,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// a sum; then all agree on how it went, and all throw. The gradients are of no use then; the next step begins anew.
 /// Threads: one at a time, as the link and the agreement.
 /// Cost:    one question a step, beside the sums; a copy to a slot and back for each gradient.
-/// Throws:  as each says. After a failure of the link every use is a misuse.
+/// Throws:  as each says. After a failure of the link, and in a forked child, every use is a misuse.
 /// Example: examples/train_ranks.cpp
 template <reduce_link Link>
 class gradient_buckets {
@@ -132,6 +133,7 @@ public:
     void reduce(agreement& ranks, Backward backward, place where = place::here()) {
         constexpr auto what = "the gradients of a step";
         if (is_broken_) detail::throw_misuse(where, "gradient_buckets: used after its link had failed");
+        if (detail::process_number::is_cuda_of_parent()) detail::throw_forked();
         std::exception_ptr why;
         auto const run_here = [&] {
             try {
@@ -173,6 +175,7 @@ public:
     /// Lets what is under way go on, without waiting, as ready does: for a backward run that has long to go between two.
     /// Throws: what the link throws.
     void progress() {
+        if (detail::process_number::is_cuda_of_parent()) detail::throw_forked();
         while (go_on()) {}
     }
 
@@ -232,8 +235,9 @@ private:
         is_in_step_ = false;
     }
     // The others sum what is left with zeros of this rank, and learn afterwards what they are worth.
+    // In a forked child, whose parent is the rank, nothing is summed.
     void give_nothing_more() noexcept {
-        if (is_broken_) return;
+        if (is_broken_ || detail::process_number::is_cuda_of_parent()) return;
         gives_nothing_ = true;
         // A copy whose mark has failed may still go on, and the link and zeros come to where it writes. On the device all
         // has its order, and what stands in it may be a sum that never ends.

@@ -84,7 +84,7 @@ struct placement {
 
 /// No placement is within the rooms of all devices. facts(): of the layers on the device that lacks the most in the one
 /// that lacks the least in all.
-class placement_refused final : public out_of_memory {
+class CUOTA_PROCESS_TYPE placement_refused final : public out_of_memory {
 public:
     /// Throws: std::bad_alloc.
     placement_refused(refusal facts, std::size_t missing, std::size_t device, std::size_t missing_there);

@@ -9,7 +9,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -18,6 +17,8 @@
 #include <vector>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/process.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/training/agreement.hpp>
 
 namespace cuota::inline v0 {
@@ -25,7 +26,7 @@ namespace cuota::inline v0 {
 namespace detail {
 
 /// Where threads meet, round by round.
-class meeting {
+class meeting final : public ref_counted {
 public:
     using clock = std::chrono::steady_clock;
 
@@ -93,12 +94,13 @@ public:
 
     [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }  ///< in the group
 
-    /// This rank's part, for its thread. Throws: misuse for a rank that is not in the group, or that has joined before.
+    /// This rank's part, for its thread. Throws: misuse for a rank that is not in the group, or that has joined before, and in a
+    /// forked child of the process that made the group.
     [[nodiscard]] agreement join(std::size_t rank, place where = place::here()) const;
 
 private:
     std::size_t ranks_;
-    std::shared_ptr<detail::meeting> meeting_;
+    shared<detail::meeting> meeting_;
 };
 
 }  // namespace cuota::inline v0
@@ -176,10 +178,11 @@ CUOTA_INLINE thread_ranks::thread_ranks(std::size_t ranks, std::chrono::nanoseco
         throw misuse{ranks == 0 ? "thread_ranks: a group of no ranks"
                                 : "thread_ranks: a deadline that is over before anybody can come",
                      where};
-    meeting_ = std::make_shared<detail::meeting>(ranks, deadline);
+    meeting_ = shared<detail::meeting>::make(ranks, deadline);
 }
 
 CUOTA_INLINE agreement thread_ranks::join(std::size_t rank, place where) const {
+    if (meeting_->is_of_parent()) detail::throw_forked();
     rank_link link{rank, ranks_, {}, {}};
     link.gather = [meets = meeting_, rank](std::span<std::uint64_t const> mine,
                                            std::span<std::uint64_t> all) { meets->gather(rank, mine, all); };

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: 2026 The cuota authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a program that loads data may have when it forks: each owner ends in the child, by itself and by exit, and refuses requests
+// that need a lock, a thread or CUDA.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <unistd.h>
+
+#include <cuota/core/bytes.hpp>
+#include <cuota/data/batch_loader.hpp>
+#include <cuota/data/bucket_sampler.hpp>
+#include <cuota/data/callable_source.hpp>
+#include <cuota/data/concat_source.hpp>
+#include <cuota/data/converted_source.hpp>
+#include <cuota/data/memory_source.hpp>
+#include <cuota/data/open_parts.hpp>
+#include <cuota/data/ragged_source.hpp>
+#include <cuota/data/raw_source.hpp>
+#include <cuota/data/resident_data.hpp>
+#include <cuota/data/subset_source.hpp>
+#include <cuota/data/weighted_sampler.hpp>
+#include <cuota/data/zip_source.hpp>
+#include <cuota/guard/budget.hpp>
+#include <cuota/simulator/simulator.hpp>
+
+#include "support/catch.hpp"
+#include "support/child_ends.hpp"
+#include "support/machine.hpp"
+#include "support/sanitizer.hpp"
+
+using namespace cuota::literals;
+
+namespace {
+
+using part = cuota::detail::part_source<cuota::raw_source>;
+
+// A file that is always there.
+char const* const path = "/proc/self/exe";
+
+// Three files, of which one is open at a time.
+cuota::shared_value<cuota::detail::open_parts> three_parts() {
+    return cuota::shared_value<cuota::detail::open_parts>::make(
+        std::vector<std::string>(3, path), 1, nullptr,
+        [](void const*, std::string const& at) -> cuota::shared_value<void const> {
+            return cuota::shared_value<cuota::raw_source const>::make(
+                at, cuota::raw_layout{.fields = {{"letter"}}});
+        });
+}
+
+template <cuota::source S>
+void gather_one(S const& from) {
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<std::span<std::byte>> out;
+    for (cuota::field const& f : from.fields()) memory.emplace_back(f.bytes());
+    for (auto& m : memory) out.emplace_back(m);
+    std::array<std::uint64_t, 1> const first{0};
+    from.gather(first, out);
+}
+
+struct owners {
+    cuota::budget account{"device", 256_MiB};
+    cuota::memory_source numbers{"numbers", std::vector<float>(4'000, 1.0F)};
+    cuota::converted_source<cuota::memory_source> half{numbers, {{"numbers", cuota::element_type::f16}}};
+    cuota::shared_value<cuota::detail::open_parts> parts = three_parts();
+    std::array<part, 3> parts_of_files{part{parts, 0}, part{parts, 1}, part{parts, 2}};
+    cuota::raw_source raw{path, {.fields = {{"letter"}}}};
+    cuota::bucket_sampler buckets{1, std::vector<std::uint64_t>(4'000, 7), 1'000, 10};
+    cuota::weighted_shuffle_sampler shuffled{1, std::vector<double>(4'000, 1.0), 4'000};
+    cuota::weighted_sampler weighted{1, std::vector<double>(4'000, 1.0), 4'000};
+    cuota::batch_loader loader{half, {.batch = 4, .device = account, .sampler = buckets, .workers = 2}};
+    cuota::epoch_range epoch = loader.epoch(0);
+    std::optional<cuota::batch> batch = epoch.next();
+    cuota::resident_data resident{numbers, {.batch = 100, .device = account}};
+    cuota::batch_loader of_resident = resident.loader({.batch = 10, .device = account, .sampler = shuffled});
+    cuota::epoch_range other = of_resident.epoch(0);
+};
+
+// Threads that are in the locks of sources and samplers for most of the time.
+class traffic {
+public:
+    explicit traffic(owners& of)
+        : threads_{std::thread{[&of, this] {
+                       std::array<std::uint64_t, 8> out{};
+                       for (std::uint64_t epoch = 0; !stop_; ++epoch)
+                           of.buckets.draw(4'000, epoch, 1'000 * (epoch % 4), out), ++rounds_;
+                   }},
+                   std::thread{[&of, this] {
+                       std::array<std::uint64_t, 8> out{};
+                       for (std::uint64_t epoch = 0; !stop_; ++epoch)
+                           of.shuffled.draw(4'000, epoch, 0, out), ++rounds_;
+                   }},
+                   std::thread{[&of, this] {
+                       for (std::size_t i = 0; !stop_; ++i) {
+                           gather_one(of.half);
+                           gather_one(of.parts_of_files[i % 3]);
+                           ++rounds_;
+                       }
+                   }}} {
+        while (rounds_ < 100) std::this_thread::yield();
+    }
+    traffic(traffic const&) = delete;
+    traffic& operator=(traffic const&) = delete;
+    ~traffic() {
+        stop_ = true;
+        for (std::thread& t : threads_) t.join();
+    }
+
+private:
+    std::atomic<bool> stop_ = false;
+    std::atomic<int> rounds_ = 0;
+    std::array<std::thread, 3> threads_;
+};
+
+}  // namespace
+
+TEST_CASE("in a child each owner of data ends, and makes no CUDA call and no report", "[data][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const on;
+    std::optional<owners> all{std::in_place};
+    {
+        traffic const beside{*all};
+        for (int i = 0; i != 5; ++i) CHECK(support::status_of_ends_in_child([&] { all.reset(); }) == 0);
+    }
+}
+
+TEST_CASE("in a child requests of data that need a lock are misuse that says so", "[data][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const on;
+    owners all;
+    traffic const beside{all};
+    int const status = support::status_of_requests_in_child([&](support::requests_in_child& ask) {
+        std::array<std::uint64_t, 8> out{};
+        ask.refuses("converted_source::gather", [&] { gather_one(all.half); });
+        ask.refuses("a source of many files", [&] { gather_one(all.parts_of_files[1]); });
+        ask.refuses("bucket_sampler::draw", [&] { all.buckets.draw(4'000, 0, 0, out); });
+        ask.refuses("weighted_shuffle_sampler::draw", [&] { all.shuffled.draw(4'000, 0, 0, out); });
+        ask.refuses("resident_data::loader", [&] { (void)all.resident.loader({.batch = 10}); });
+        ask.expect("sources and samplers without a lock work", [&] {
+            gather_one(all.numbers);
+            gather_one(all.raw);
+            all.weighted.draw(4'000, 0, 0, out);
+            return true;
+        }());
+    });
+    CHECK(status == 0);
+}
+
+TEST_CASE("a child with static owners of data ends by exit", "[data][fork]") {
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    if (!support::is_alone("a child with static owners of data ends by exit")) return;
+    static owners all;
+    int wrong = 0;
+    {
+        traffic const beside{all};
+        for (int i = 0; i != 20; ++i) wrong += support::status_of_child([] { std::exit(0); }) != 0;
+    }
+    std::exit(wrong == 0 ? 0 : 1);
+}
