@@ -20,10 +20,9 @@ inline void relax_processor() noexcept {
 #endif
 }
 
-/// Spins until ready() returns true, for at most 20 us, which is about the cost of sleeping and waking up. A thread that blocks afterwards
-/// has waited at most twice as long as the best strategy would have (Karlin et al., "Competitive randomized algorithms for nonuniform
-/// problems", 1994). Calls ready() without a lock. Does not wait on a machine with one processor, where spinning keeps the other thread
-/// from running.
+/// Spins until ready() returns true, for at most 20 us, about the cost of sleeping and waking up; spinning and then blocking costs at most
+/// twice the optimum (Karlin et al., "Competitive randomized algorithms for nonuniform problems", 1994). Calls ready() without a lock. Does
+/// not spin on a machine with one processor, where it would keep the other thread from running.
 template <class Ready>
 void wait_briefly(Ready ready) noexcept {
     static bool const is_alone = std::thread::hardware_concurrency() == 1;

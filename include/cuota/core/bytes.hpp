@@ -14,17 +14,17 @@
 
 namespace cuota::inline v0 {
 
-/// The largest byte count. It stands for "no limit", and for a product that overflowed.
+/// The largest byte count: "no limit", or a product that overflowed.
 inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
 namespace detail {
 
-// A size that exceeds std::size_t does not compile, because a throw-expression is not a constant expression.
+// A size above the range of std::size_t does not compile: a throw-expression is not constant.
 consteval std::size_t literal(unsigned long long n, unsigned shift) {
     return n <= unlimited >> shift ? static_cast<std::size_t>(n) << shift
                                    : throw "more bytes than a std::size_t holds";
 }
-// Rounds up to whole bytes, so that a limit typed in as it was printed is never below the printed one.
+// Rounds up, so that a limit typed in as printed is never below the printed one.
 consteval std::size_t literal(long double n, unsigned shift) {
     if (!(n >= 0)) throw "a negative number of bytes";
     long double const bytes = n * static_cast<long double>(std::size_t{1} << shift);
@@ -35,20 +35,20 @@ consteval std::size_t literal(long double n, unsigned shift) {
 
 }  // namespace detail
 
-/// Byte counts as literals: `using namespace cuota::literals;`, then `512_MiB`.
+/// Byte counts as literals, `512_MiB`, after `using namespace cuota::literals;`.
 inline namespace literals {
 
-// All are consteval: a size that exceeds std::size_t does not compile. Fractions are rounded up to whole bytes.
+// All are consteval: a size above the range of std::size_t does not compile. Fractions are rounded up to whole bytes.
 
-/// Returns n * 1024 bytes. Requires `using namespace cuota::literals`. Example: examples/first.cpp
+/// n * 1024 bytes. Requires `using namespace cuota::literals`. Example: examples/first.cpp
 consteval std::size_t operator""_KiB(unsigned long long n) { return detail::literal(n, 10); }
 /// Accepts a fraction.
 consteval std::size_t operator""_KiB(long double n) { return detail::literal(n, 10); }
-/// Returns n * 1024^2 bytes: `512_MiB`.
+/// n * 1024^2 bytes: `512_MiB`.
 consteval std::size_t operator""_MiB(unsigned long long n) { return detail::literal(n, 20); }
 /// Accepts a fraction: `2.1_MiB`, as messages print limits.
 consteval std::size_t operator""_MiB(long double n) { return detail::literal(n, 20); }
-/// Returns n * 1024^3 bytes.
+/// n * 1024^3 bytes.
 consteval std::size_t operator""_GiB(unsigned long long n) { return detail::literal(n, 30); }
 /// Accepts a fraction: `1.5_GiB`.
 consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 30); }
@@ -63,7 +63,7 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
 
 /// Returns a * b, or nullopt on overflow.
 [[nodiscard]] constexpr std::optional<std::size_t> checked_mul(std::size_t a, std::size_t b) noexcept {
-    // a division would cost more than the rest of a small allocation does in this library
+    // a division would cost more than the rest of a small allocation
     std::size_t product = 0;
     if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
     return product;
@@ -71,7 +71,7 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
 
 /// Returns whether n is a power of two; false for 0.
 [[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept {
-    // std::popcount is a function call on targets without the instruction
+    // std::popcount is a call on targets without the instruction
     return n != 0 && (n & (n - 1)) == 0;
 }
 
@@ -93,11 +93,11 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
     return bytes & ~(granule - 1);
 }
 
-/// Formats a size with one decimal in binary units: "762.9 MiB", "512 B". Below 1 EiB it has at most four digits before the point. Throws:
+/// Formats a size in binary units with one decimal, "762.9 MiB" or "512 B"; at most four digits before the point below 1 EiB. Throws:
 /// std::bad_alloc.
 [[nodiscard]] std::string bytes_text(std::size_t bytes);
 
-/// Formats a count with its digits in groups of three: "131'120'576". Throws: std::bad_alloc.
+/// Formats a count in groups of three digits: "131'120'576". Throws: std::bad_alloc.
 [[nodiscard]] std::string count_text(std::uint64_t count);
 
 namespace detail {

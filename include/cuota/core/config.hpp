@@ -14,22 +14,21 @@
 #endif
 
 /// Suppresses nvcc's warning about a __host__ function called from a __host__ __device__ template. Place it before a template that calls a
-/// functor of the caller, which may be host-only (as the standard library's are).
+/// functor of the caller, which may be host-only.
 #if defined(__CUDACC__) && !defined(__clang__)
 #define CUOTA_NO_EXEC_CHECK _Pragma("nv_exec_check_disable")
 #else
 #define CUOTA_NO_EXEC_CHECK
 #endif
 
-/// 1 (default): nvcc compiles kernel bodies for the host too, so that the simulator can run them. 0: it compiles them for the device only
-/// and rejects host code that accesses an element of a view; such a program cannot run on the simulator. The value must be the same in the
-/// whole program.
+/// 1 (default): nvcc compiles kernel bodies for the host too, for the simulator. 0: it compiles them for the device only and rejects host
+/// code that accesses an element of a view; the program cannot run on the simulator. Must be the same in the whole program.
 #if !defined(CUOTA_SIMULATED_KERNELS)
 #define CUOTA_SIMULATED_KERNELS 1
 #endif
 
-/// Marks kernel bodies and functions that only kernels call; elements of views are accessible in such code. CUOTA_SIMULATED_KERNELS decides
-/// whether they are compiled for the host too.
+/// Marks kernel bodies and functions that only kernels call, which may access elements of views. CUOTA_SIMULATED_KERNELS decides whether
+/// they are compiled for the host too.
 /// Example: examples/mistake.cpp
 #if defined(__CUDACC__) && !CUOTA_SIMULATED_KERNELS
 #define CUOTA_KERNEL __device__
@@ -37,8 +36,8 @@
 #define CUOTA_KERNEL CUOTA_HOST_DEVICE
 #endif
 
-/// 1 checks every index of a view of device memory, in kernels too; 0 checks none. Default: 1 unless NDEBUG is defined. The value must be
-/// the same in the whole program: files that differ do not link.
+/// 1 checks every index of a view of device memory, in kernels too; 0 checks none. Default: 1 unless NDEBUG is defined. Must be the same in
+/// the whole program: files that differ do not link.
 #if !defined(CUOTA_CHECKED)
 #if defined(NDEBUG)
 #define CUOTA_CHECKED 0
@@ -47,17 +46,17 @@
 #endif
 #endif
 
-/// Marks functions and data members that are or contain a static object of the process. A program and all libraries linked with it share
-/// one such object, whatever their visibility settings (most libraries use -fvisibility=hidden); an unmarked static object exists once in
-/// each of them. docs/shared_libraries.md describes the consequences for plugins.
+/// Marks functions and data members that are or contain a process-wide static object. A program and all libraries linked with it share one
+/// such object whatever their visibility settings (most libraries use -fvisibility=hidden); an unmarked one exists once in each of them.
+/// docs/shared_libraries.md describes the consequences for plugins.
 #if defined(__GNUC__)
 #define CUOTA_PROCESS_STATE [[gnu::visibility("default")]]
 #else
 #define CUOTA_PROCESS_STATE
 #endif
 
-/// CUOTA_OWNER and CUOTA_POINTER mark owners of memory and views of it: clang and clang-tidy warn about a view that outlives the temporary
-/// lease it was made from (-Wdangling-gsl). Both are empty for other compilers.
+/// Mark owners of memory and views of it: clang and clang-tidy warn about a view that outlives the temporary lease it was made from
+/// (-Wdangling-gsl). Empty for other compilers.
 #if defined(__has_cpp_attribute)
 #if __has_cpp_attribute(gsl::Owner)
 #define CUOTA_OWNER [[gsl::Owner]]
@@ -69,17 +68,16 @@
 #define CUOTA_POINTER
 #endif
 
-/// Inline namespace of the view types. Checked and unchecked builds use different namespaces, because checked views have extra members:
-/// files compiled with different settings fail to link instead of violating the one-definition rule.
+/// Inline namespace of the view types. Checked views have extra members, so checked and unchecked builds use different namespaces: files
+/// compiled with different settings fail to link instead of violating the one-definition rule.
 #if CUOTA_CHECKED
 #define CUOTA_VIEWS checked_views
 #else
 #define CUOTA_VIEWS unchecked_views
 #endif
 
-// ABI tag of that namespace, like __cxx11 of libstdc++. It puts the namespace into the mangled names of functions that return a view, which
-// would not contain the return type otherwise. A class with a view as a member is declared in the namespace; tests/lint/checked_views.py
-// verifies this with the compiler.
+// ABI tag of that namespace, like libstdc++'s __cxx11: it adds the namespace to the mangled names of functions that return a view. A class
+// with a view as a member is declared in the namespace, which tests/lint/checked_views.py verifies.
 #if defined(__has_cpp_attribute)
 #if __has_cpp_attribute(gnu::abi_tag)
 namespace cuota::inline v0 {
@@ -91,10 +89,10 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #endif
 #endif
 
-/// CUOTA_SEPARATE: 1 in files that include only the declarations, as targets that link CMake's cuota::cuota do. They compile in a fraction
-/// of the time, and one other file of the program contains the definitions. Default: 0, each file defines inline what it uses.
-/// CUOTA_IMPLEMENTATION: defined in that one file before it includes cuota's headers. The file must include all headers that the program
-/// includes; cuota/cuota.cpp is such a file.
+/// CUOTA_SEPARATE: 1 in files that include only declarations, as targets that link CMake's cuota::cuota do. They compile in a fraction of
+/// the time; one other file of the program contains the definitions. Default: 0, each file defines inline what it uses.
+/// CUOTA_IMPLEMENTATION: defined in that one file before it includes cuota's headers, which must be all that the program includes;
+/// cuota/cuota.cpp is such a file.
 #if defined(CUOTA_IMPLEMENTATION)
 #undef CUOTA_SEPARATE
 #define CUOTA_SEPARATE 1
@@ -103,8 +101,8 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #endif
 
 /// 1 in files that contain the definitions of a part of the library: CUOTA_PART_MEMORY those of core/, runtime/, resource/, guard/, pool/
-/// and buffer/, the others those of the folder in their name. Each of the four files in cuota/parts/ sets one; together they equal
-/// cuota.cpp, and they can be compiled in parallel.
+/// and buffer/, the others those of the folder in their name. The four files in cuota/parts/ set one each and can be compiled in parallel
+/// instead of cuota.cpp.
 #if defined(CUOTA_IMPLEMENTATION) || !CUOTA_SEPARATE
 #undef CUOTA_PART_MEMORY
 #undef CUOTA_PART_DATA
@@ -137,8 +135,8 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #endif
 
 /// 1 where the compiler reads the definitions at the end of a header: in files of its part, except while nvcc compiles for the device,
-/// which the definitions would slow down fivefold. A header whose definitions launch kernels tests CUOTA_PART_MEMORY, or the macro of its
-/// own part, instead; otherwise the device code would not contain those kernels.
+/// which would take five times as long. A header whose definitions launch kernels tests CUOTA_PART_MEMORY, or the macro of its own part,
+/// instead, because the device code must contain those kernels.
 #if !defined(__CUDA_ARCH__)
 #define CUOTA_DEFINE_MEMORY CUOTA_PART_MEMORY
 #define CUOTA_DEFINE_DATA CUOTA_PART_DATA          ///< see CUOTA_DEFINE_MEMORY
@@ -151,27 +149,26 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #define CUOTA_DEFINE_REPORT 0
 #endif
 
-/// CUOTA_INLINE precedes each of those definitions. It is `inline` in both forms, so that the compiler may inline one into another; without
-/// it, position-independent code would make every call through the procedure linkage table. With separate definitions, `used` makes the
-/// compiler emit every function for the files that have only declarations.
+/// Precedes each of those definitions: `inline` in both forms, so that the compiler may inline one into another; otherwise
+/// position-independent code makes every call through the procedure linkage table. With separate definitions, `used` makes the compiler
+/// emit every function for files that have only declarations.
 #if CUOTA_SEPARATE
 #define CUOTA_INLINE inline __attribute__((used))
 #else
 #define CUOTA_INLINE inline
 #endif
 
-/// CUOTA_INLINE_IN_PLACE precedes functions that must not be inline with separate definitions: virtual functions, because the compiler
-/// emits a class's vtable where its first one is defined, and members of templates that are declared `extern template`. It is also empty
-/// where definitions are not read. Declarations of virtual functions have it too: otherwise every file with definitions would emit the
-/// vtables of all classes and everything they refer to.
+/// Precedes functions that must not be inline with separate definitions: virtual functions, because the compiler emits a class's vtable
+/// where its first one is defined, and members of templates declared `extern template`. Empty also where definitions are not read.
+/// Declarations of virtual functions have it too: otherwise every file with definitions would emit the vtables of all classes and
+/// everything they refer to.
 #if CUOTA_SEPARATE || defined(__CUDA_ARCH__)
 #define CUOTA_INLINE_IN_PLACE
 #else
 #define CUOTA_INLINE_IN_PLACE inline
 #endif
 
-/// CUOTA_ALWAYS_INLINE precedes declarations of functions on hot paths. It is empty with separate definitions and where definitions are not
-/// read.
+/// Precedes declarations of functions on hot paths. Empty with separate definitions and where definitions are not read.
 #if CUOTA_SEPARATE || defined(__CUDA_ARCH__)
 #define CUOTA_ALWAYS_INLINE
 #else
@@ -181,8 +178,8 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #if CUOTA_SEPARATE
 namespace cuota::inline v0 {
 
-/// Defined in the file that defines CUOTA_IMPLEMENTATION or CUOTA_PART_MEMORY and referenced in all others: the linker reports this name
-/// when a program has no such file or two of them.
+/// Defined in the file that defines CUOTA_IMPLEMENTATION or CUOTA_PART_MEMORY and referenced in all others: the linker reports this name if
+/// a program has no such file, or two.
 extern int const define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp;
 #if !CUOTA_DEFINE_MEMORY
 namespace detail {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The growing array of the library's internal lists. Each element type compiles to a third of the functions that std::vector needs,
-/// because growing is compiled once for all types.
+/// The growing array of internal lists. An element type compiles to a third of the functions of std::vector, because growing is compiled
+/// once for all types.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace cuota::inline v0::detail {
 /// Moves `count` elements from `from` into uninitialized memory at `to`, and destroys those at `from`.
 using relocate_elements = void (*)(void* from, void* to, std::size_t count) noexcept;
 
-/// Returns the first of `count` elements for which is_before(element) is false, by binary search. The elements for which it is true must
-/// come first. Replaces std::partition_point, because <algorithm> takes the compiler longer to read than this header.
+/// Returns the first of `count` elements for which is_before(element) is false, by binary search; those for which it is true must come
+/// first. Replaces std::partition_point, because <algorithm> takes longer to compile than this header.
 /// Cost: logarithmic.
 template <class T, class Before>
 [[nodiscard]] T* first_not(T* first, std::size_t count, Before is_before) {
@@ -41,14 +41,13 @@ struct array_memory {
     std::size_t size = 0;
     std::size_t capacity = 0;
 
-    /// Reallocates to a capacity of `wanted` elements of `bytes` bytes each, or of 1.5 times the current one if that is more. `move` moves
-    /// the elements; if it is null, their bytes are copied.
-    /// Throws: std::bad_alloc; std::bad_array_new_length if the size in bytes overflows. On failure, nothing changes.
+    /// Reallocates to a capacity of `wanted` elements of `bytes` bytes, or of 1.5 times the current one if that is more. `move` moves the
+    /// elements; if it is null, their bytes are copied.
+    /// Throws: std::bad_alloc; std::bad_array_new_length if the size in bytes overflows. Nothing changes.
     void grow(std::size_t wanted, std::size_t bytes, relocate_elements move);
 };
 
-/// A growing array with the member names and the guarantees of std::vector. Iterators are pointers. The move constructor of T must not
-/// throw.
+/// A growing array with the names and guarantees of std::vector. Iterators are pointers. The move constructor of T must not throw.
 /// Threads: like std::vector. Throws: std::bad_alloc when it grows, and what an element's constructor throws; nothing changes, except in
 /// resize. Cost: appending is amortized O(1).
 template <class T>
@@ -91,7 +90,7 @@ public:
     [[nodiscard]] T const& front() const noexcept { return *data(); }
     [[nodiscard]] T& back() noexcept { return data()[memory_.size - 1]; }
     [[nodiscard]] T const& back() const noexcept { return data()[memory_.size - 1]; }
-    /// Returns the first element for which is_meant(element) is true, or end().
+    /// Returns the first element that satisfies is_meant, or end().
     template <class Which>
     [[nodiscard]] T* find_if(Which is_meant) noexcept {
         T* at = begin();

@@ -12,13 +12,13 @@
 
 namespace cuota::inline v0 {
 
-/// A number of elements, as a parameter. Converts implicitly from any integer type except bool; floating-point values do not convert. A
-/// negative count is rejected at the caller's line, because as a std::size_t it would be very large.
+/// A number of elements, as a parameter. Converts from any integer type except bool, not from floating-point types. Rejects a negative
+/// count at the caller's line, because as a std::size_t it would be very large.
 /// Throws:  misuse.
 /// Example: tests/core/element_count.cpp
 class element_count {
 public:
-    /// Accepts any integer type that is not wider than std::size_t; `where` is the caller's line. Throws: misuse if negative.
+    /// Accepts any integer type not wider than std::size_t; `where` is the caller's line. Throws: misuse if negative.
     template <std::integral I>
         requires(!std::same_as<I, bool> && sizeof(I) <= sizeof(std::size_t))  //
     constexpr element_count(I count, place where = place::here()) : value_{static_cast<std::size_t>(count)} {

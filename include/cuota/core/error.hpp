@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The error types of the library, each with the data that a program or a reader needs to react.
+/// The error types of the library, each with the data needed to react.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace cuota::inline v0 {
 
-/// A CUDA call failed. Stores the error code, the name of the call and the call site.
+/// A CUDA call failed. Stores the error code, the call and the call site.
 /// Copies share the text. Threads: any. Example: tests/core/error.cpp
 class cuda_error : public std::runtime_error {
 public:
@@ -44,8 +44,8 @@ class refusal_state;
 struct refusal_access;
 }  // namespace detail
 
-/// A memory request was refused by a budget (the type is budget_exceeded), by a pool's cap, or by the device. Nothing was allocated, and
-/// what was held before is still held (strong guarantee).
+/// A memory request was refused by a budget (as budget_exceeded), by a pool's cap, or by the device. Nothing was allocated (strong
+/// guarantee).
 /// next_steps(error.facts()) returns suggestions. Copies share the facts and the text.
 /// Threads: any, on one object or on copies. Example: examples/train.cpp
 class out_of_memory : public std::bad_alloc {
@@ -53,15 +53,13 @@ public:
     /// Throws: std::bad_alloc.
     explicit out_of_memory(refusal facts);
 
-    /// Returns the state at the time of the refusal: bytes requested, held and limit, holders. Valid while any copy of the error exists.
+    /// Returns the facts at the time of the refusal, such as bytes requested, held and limit. Valid while any copy of the error exists.
     [[nodiscard]] refusal const& facts() const noexcept;
-    /// Returns refusal_text of the facts. Cost: the first call formats the text (microseconds); an error whose what() is never called is
-    /// not formatted.
+    /// Returns refusal_text of the facts. Cost: the first call formats it (microseconds); without a call nothing is formatted.
     [[nodiscard]] CUOTA_INLINE_IN_PLACE char const* what() const noexcept override;
 
 protected:
-    /// For a derived type: its name, and the text that what() returns when host memory is exhausted; both are string literals. Throws:
-    /// std::bad_alloc.
+    /// For a derived type: its name, and the text for when host memory is exhausted; both are string literals. Throws: std::bad_alloc.
     out_of_memory(char const* type, char const* in_need, refusal facts);
 
 private:
@@ -72,8 +70,8 @@ private:
     shared_value<detail::refusal_state const> state_;
 };
 
-/// A budget between the charged one and its root (inclusive) cannot hold the request. Before it is thrown, caches are asked to release
-/// memory if all of them together can cover the shortfall.
+/// A budget on the path from the charged one to its root cannot hold the request. Caches were asked to release memory before, if all of
+/// them together could cover the shortfall.
 /// Example: examples/first.cpp
 class budget_exceeded : public out_of_memory {
 public:
@@ -85,7 +83,7 @@ private:
     explicit budget_exceeded(out_of_memory same) noexcept : out_of_memory{std::move(same)} {}
 };
 
-/// The program violated a rule of lifetime, streams, bounds or use; the message names the object and the call site. It is a defect of the
+/// The program violated a rule of lifetime, streams, bounds or use; the message names the object and the call site. A defect of the
 /// program: fix it instead of catching it. Example: tests/core/error.cpp
 class misuse : public std::logic_error {
 public:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The destination of errors that cannot be thrown: those of destructors and deallocations.
+/// The destination of errors that cannot be thrown, such as those of destructors and deallocations.
 #pragma once
 
 #include <exception>
@@ -14,18 +14,17 @@
 
 namespace cuota::inline v0 {
 
-/// Receives an error from a function that cannot throw. It is called outside every lock of the library, on the thread where the error
-/// occurred: an error under a lock is reported after the lock has been released. So a sink may query any object of the library, allocate,
-/// charge, and end the program by std::exit.
-/// An exception that leaves the sink is dropped.
-/// The sink does not receive a cuda_error with cudaErrorCudartUnloading: objects destroyed after CUDA has shut down have nothing to free,
-/// because the driver has freed their memory.
+/// Receives an error from a function that cannot throw, outside every lock of the library and on the thread where the error occurred: an
+/// error under a lock is reported after its release. So a sink may query any object of the library, allocate, charge, and call std::exit.
+/// Exceptions of the sink are dropped.
+/// A cuda_error with cudaErrorCudartUnloading is not reported: objects destroyed after CUDA has shut down have nothing to free, because the
+/// driver has freed it.
 using error_sink = std::function<void(std::exception const&)>;
 
 namespace detail {
 
-/// While one exists, the first error that its thread reports is stored in it instead of going to the sink, for functions such as close()
-/// that can throw. They nest.
+/// While one exists, the first error that its thread reports is stored in it instead of going to the sink, for functions that can throw it.
+/// They nest.
 /// Threads: the one that constructed it.
 class kept_error {
 public:
@@ -37,8 +36,8 @@ public:
     /// Throws the stored error, if any.
     void rethrow() const;
 
-    /// Stores the error in this thread's innermost kept_error; returns false without one, or if it already has an error. If `thrown` is
-    /// null, stores a std::runtime_error with the text of `error`.
+    /// Stores the error in this thread's innermost kept_error; returns false without one, or if it has an error already. If `thrown` is
+    /// null, stores a std::runtime_error with the text.
     [[nodiscard]] static bool keeps(std::exception const& error, std::exception_ptr thrown) noexcept;
 
 private:
@@ -57,12 +56,12 @@ error_sink set_error_sink(error_sink sink);
 
 namespace detail {
 
-/// cudaErrorCudartUnloading and CUDA_ERROR_DEINITIALIZED, which have the same number.
+/// The number of cudaErrorCudartUnloading and CUDA_ERROR_DEINITIALIZED.
 inline constexpr int unloading_code = 4;
 
 void report(std::exception const& error, std::exception_ptr thrown) noexcept;
 
-/// Reports the exception that is being handled to the sink. Call it in a catch block.
+/// Reports the exception being handled to the sink. Call it in a catch block.
 void report_handled() noexcept;
 
 }  // namespace detail
@@ -70,7 +69,7 @@ void report_handled() noexcept;
 /// Reports an error to the sink. Never throws.
 inline void report_error(std::exception const& error) noexcept { detail::report(error, nullptr); }
 
-/// Runs `step` and reports any exception to the sink. Returns whether `step` finished without one.
+/// Runs `step` and reports any exception to the sink. Returns false after an exception.
 template <class Step>
 bool report_failure_of(Step&& step) noexcept {
     try {

@@ -21,7 +21,7 @@ namespace detail {
 }
 
 #if defined(__CUDA_ARCH__)
-// Conversions in hardware, for all values but NaNs, whose payload the hardware does not preserve.
+// Hardware conversions, for all values but NaNs, whose payload they do not preserve.
 __device__ inline std::uint16_t half_by_hardware(float value) noexcept {
     std::uint16_t bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
@@ -45,9 +45,9 @@ __device__ inline std::uint16_t bfloat16_by_hardware(float value) noexcept {
 
 // std::bit_cast cannot be called in kernels.
 
-/// IEEE 754 binary16 in memory, with the layout of CUDA's __half, for storage and conversion, not arithmetic. Conversion from float rounds
-/// to nearest, ties to even; too large values become infinite and NaNs stay NaNs. Conversion to float is exact.
-/// The host, kernels (which use the hardware's conversions) and constant expressions produce the same bits.
+/// IEEE 754 binary16 in memory, with the layout of CUDA's __half, for storage and conversion, not arithmetic. From float: rounds to
+/// nearest, ties to even; too large values become infinite, NaNs stay NaNs. To float: exact.
+/// The same bits on the host, in kernels (by hardware) and at compile time.
 /// Example: tests/core/half.cpp
 struct half {
     std::uint16_t bits;  ///< 1 sign bit, 5 exponent bits, 10 fraction bits; not initialized by default

@@ -12,12 +12,12 @@ namespace cuota::inline v0 {
 
 /// Owns a native handle described by `Traits`: `type`, `none()`, `close(type) noexcept`.
 ///
-/// Move-only; empty after a move. `close` reports its own failures, because destructors cannot throw.
+/// Move-only; empty after a move. `close` reports its own failures.
 /// Threads: one at a time. Cost: that of the native handle. Example: tests/core/handle.cpp
 template <class Traits>
 class unique_handle {
 public:
-    using native = typename Traits::type;  ///< the native handle type; comparing and copying it must be cheap
+    using native = typename Traits::type;  ///< cheap to compare and to copy
 
     unique_handle() noexcept = default;
     explicit unique_handle(native handle) noexcept : handle_{handle} {}  ///< takes ownership
@@ -31,7 +31,7 @@ public:
     ~unique_handle() { reset(); }
 
     [[nodiscard]] native get() const noexcept { return handle_; }  ///< `none()` if empty
-    /// Returns the handle and releases ownership without closing it; the object is empty afterwards.
+    /// Releases ownership to the caller without closing; the object is empty afterwards.
     [[nodiscard]] native release() noexcept {
         native const had = handle_;
         handle_ = Traits::none();

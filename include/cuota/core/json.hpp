@@ -16,13 +16,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// Returns the text as a JSON string. Control characters are escaped; each byte that is not valid UTF-8 becomes U+FFFD.
+/// Returns the text as a JSON string. Control characters are escaped; bytes that are not valid UTF-8 become U+FFFD.
 [[nodiscard]] std::string json_string(std::string_view text);
 
-/// Returns a size as an integer. `unlimited` (no limit or unknown) becomes null, because most JSON readers would reject or round it.
+/// Returns a size as an integer; null for `unlimited` (no limit or unknown), which most JSON readers would reject or round.
 [[nodiscard]] std::string json_size(std::size_t bytes);
 
-/// Builds an object member by member. Keys are literals without characters to escape.
+/// Builds an object member by member. Keys must not need escapes.
 class json_object {
 public:
     json_object& add(char const* key, std::string_view text) { return add_json(key, json_string(text)); }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The tag and the call site of a request. Passing them along costs a few pointers.
+/// The tag and the call site of a request, which cost a few pointers to pass.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@
 
 namespace cuota::inline v0 {
 
-/// A call site (source location), like std::source_location, which clang 14 lacks. `place::here()` as a default argument is the location of
-/// the call that omitted it. Example: tests/core/label.cpp
+/// A call site, like std::source_location, which clang 14 lacks. As a default argument, `place::here()` is the location of the call.
+/// Example: tests/core/label.cpp
 struct place {
-    char const* file = "";  ///< a string literal, so it lives as long as the program
+    char const* file = "";  ///< string literal
     unsigned line = 0;      ///< from 1; 0: unknown
 
-    /// Returns the current source location; as a default argument, that of the caller. Cost: none, it is a compile-time constant.
+    /// Returns the current location; as a default argument, the caller's. Cost: none, a compile-time constant.
     [[nodiscard]] static constexpr place here(char const* file = __builtin_FILE(),
                                               unsigned line = __builtin_LINE()) noexcept {
         return {file, line};
@@ -31,7 +31,7 @@ struct place {
 
 namespace detail {
 
-// std::string, std::string_view and the like, but not char const*, which is accepted if it is a compile-time constant.
+// std::string, std::string_view and the like. A char const* must be a compile-time constant instead.
 template <class T>
 concept text_of_a_moment =
     std::is_convertible_v<T const&, std::string_view> && !std::is_convertible_v<T const&, char const*>;
@@ -41,33 +41,32 @@ concept pointer_to_text = std::is_pointer_v<T> && std::is_convertible_v<T, char 
 
 }  // namespace detail
 
-/// An allocation tag: the purpose of memory, such as "weights" or "activations". It is one pointer to text that lives as long as the
-/// program.
+/// An allocation tag: the purpose of memory, such as "weights" or "activations". One pointer to text that lives as long as the program.
 ///
-/// A string literal converts implicitly at no cost, also when forwarded by emplace, std::make_unique or std::make_shared. For a name made
-/// at run time call `tag::named`.
-/// Threads: any. Throws: nothing, except `named`. Cost: a copy copies a pointer. Example: tests/core/label.cpp
+/// String literals convert at no cost, also when forwarded by emplace, std::make_unique or std::make_shared. For a name made at run time
+/// call `tag::named`.
+/// Threads: any. Throws: nothing, except `named`. Cost: copies a pointer. Example: tests/core/label.cpp
 class tag {
 public:
     constexpr tag() noexcept = default;
-    /// Makes a tag from a string literal. An array of const char is indistinguishable from one: declare your own arrays `static`.
+    /// Makes a tag from a string literal. Arrays of const char are accepted too: declare your own `static`.
     template <std::size_t Size>
     constexpr tag(char const (&literal)[Size]) noexcept : text_{literal} {}
-    /// Prevents a tag from a mutable character buffer, whose text changes or is destroyed.
+    /// Rejects mutable character buffers, whose text changes or is destroyed.
     template <std::size_t Size>
     tag(char (&not_a_literal)[Size]) = delete;  // a tag is a literal, or tag::named(a string)
     /// Makes a tag from a pointer that is a compile-time constant.
     template <detail::pointer_to_text T>
     consteval tag(T literal) noexcept : text_{literal} {}
-    /// Prevents a tag that refers to a std::string, which may be destroyed while messages still use the tag: `tag::named` stores a copy.
+    /// Rejects a std::string, which may be destroyed while messages still use the tag: `tag::named` stores a copy.
     template <detail::text_of_a_moment not_a_literal>
     tag(not_a_literal const&) = delete;  // a tag is a literal, or tag::named(a string)
 
-    /// Returns a tag for a name that is not a literal. The name is stored until the program ends, so use it for a bounded set of names.
+    /// Returns a tag for a name made at run time. The name is stored until the program ends, so use a bounded set of names.
     /// Throws: std::bad_alloc. Cost: a lock and a binary search.
     CUOTA_PROCESS_STATE [[nodiscard]] static tag named(std::string_view name);
 
-    /// Returns the text: "" if empty, never null. Valid until the program ends.
+    /// Returns the text, "" if empty. Valid until the program ends.
     [[nodiscard]] constexpr char const* text() const noexcept { return text_; }
     /// true if the text is ""
     [[nodiscard]] constexpr bool is_empty() const noexcept { return *text_ == '\0'; }
@@ -80,7 +79,7 @@ private:
     char const* text_ = "";
 };
 
-/// Returns the plural noun for values of type T in messages: "floats", "doubles", "ints", "bytes", otherwise "elements".
+/// Returns the plural noun for values of type T in messages: "floats", "doubles", "ints" or "bytes", otherwise "elements".
 template <class T>
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr char const* unit_name() noexcept {
     using U = std::remove_cv_t<T>;
@@ -91,12 +90,12 @@ template <class T>
     else return "elements";
 }
 
-/// The tag, the call site and the unit of a request, for accounting and messages. Passed by reference; functions that keep it copy it.
+/// The tag, the call site and the unit of a request, for accounting and messages. Passed by reference, copied to keep it.
 /// Example: tests/core/label.cpp
 struct label {
     tag name{};     ///< the purpose of the memory
     place where{};  ///< the call site of the request
-    /// the unit that messages count in, such as "floats"; lives as long as the program
+    /// unit that messages count in, such as "floats"; a literal
     char const* unit = "bytes";
     std::size_t unit_bytes = 1;  ///< bytes per unit
 };
@@ -107,12 +106,12 @@ template <class T>
     return {name, where, unit_name<T>(), sizeof(T)};
 }
 
-/// Formats a call site as "train.cpp:17"; returns "" if it is unknown. Throws: std::bad_alloc.
+/// Formats a call site as "train.cpp:17"; "" if unknown. Throws: std::bad_alloc.
 [[nodiscard]] std::string place_text(place where);
 
 namespace detail {
 
-/// Compares two uses by the text of tag, then file, then by line. Returns a value below, equal to or above 0.
+/// Three-way comparison of two uses by the text of tag, then of file, then by line.
 [[nodiscard]] int compare_uses(tag a_name, place a_where, tag b_name, place b_where) noexcept;
 
 }  // namespace detail

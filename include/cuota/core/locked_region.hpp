@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The library calls no code of the program while it holds a lock of its own: errors are collected under the lock and reported after its
-/// release.
+/// The library calls no code of the program under a lock of its own: errors are collected under the lock and reported after its release.
 #pragma once
 
 #include <exception>
@@ -12,8 +11,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// A region of code in which the calling thread holds a lock of the library. Regions nest. An error reported inside a region is stored, and
-/// goes to the error sink when the thread's outermost region ends, after the lock was released, so that the sink may use the locked object.
+/// A scope in which the calling thread holds a lock of the library. Scopes nest. An error reported in one is stored, and goes to the error
+/// sink when the thread's outermost scope ends, after the release of the lock, so that the sink may use the locked object.
 /// Threads: the one that constructed it. Cost: an increment, a decrement and a comparison of a thread-local variable.
 class locked_region {
 public:
@@ -22,7 +21,7 @@ public:
     locked_region& operator=(locked_region const&) = delete;
     ~locked_region() { leave(); }
 
-    /// Equals the constructor; `leave` equals the destructor. For locks that are not scoped.
+    /// For locks that are not scoped: equals the constructor, and `leave` the destructor.
     static void enter() noexcept { ++of_thread().depth; }
     /// Call it after the lock was released.
     static void leave() noexcept {
@@ -35,15 +34,15 @@ public:
     [[nodiscard]] static bool is_here() noexcept { return of_thread().depth != 0; }
 
     /// Stores an error until the thread's outermost region ends; returns false outside of regions. If `thrown` is null, stores the
-    /// exception that is being handled if it is `error`, otherwise a std::runtime_error with its text. If host memory is exhausted, stores
-    /// the text of the first such error and the number of all, and reports them as one error.
+    /// exception being handled if it is `error`, otherwise a std::runtime_error with its text. If host memory is exhausted, reports the
+    /// text of the first such error and the number of all as one error.
     [[nodiscard]] static bool keep(std::exception const& error, std::exception_ptr thrown) noexcept;
 
 private:
     struct report;
     struct state {
         unsigned depth = 0;
-        unsigned lost = 0;  // errors that could not be stored for lack of memory
+        unsigned lost = 0;  // errors not stored for lack of memory
         report* first = nullptr;
         char lost_text[200] = {};  // of the first one
     };
@@ -55,7 +54,7 @@ private:
     static void report_kept() noexcept;
 };
 
-/// A lock_guard that is a locked_region too: errors are reported after it has released the lock.
+/// A lock_guard that is a locked_region too.
 /// Throws: misuse for an object_lock of the parent of a forked process.
 template <class Mutex>
 class [[nodiscard]] region_lock {
@@ -81,8 +80,8 @@ private:
 /// Writes to standard error that `callback` was about to be called in a locked_region, and calls std::abort.
 [[noreturn]] void stop_for_callback_in_region(char const* callback) noexcept;
 
-/// Precedes every call of a function of the program. In checked builds, aborts the program if the calling thread is in a locked_region,
-/// because the function may wait for the same lock. A failure is a defect of the library.
+/// Precedes every call of a function of the program. In checked builds, aborts if the calling thread is in a locked_region, because the
+/// function may wait for the same lock; that is a defect of the library.
 inline void expect_no_region([[maybe_unused]] char const* callback) noexcept {
 #if CUOTA_CHECKED
     if (locked_region::is_here()) [[unlikely]]
@@ -112,7 +111,7 @@ struct locked_region::report {
     report* next = nullptr;
 };
 
-// Keeps an exception that is being handled, with its type: rethrowing it refers to the same object.
+// Keeps an exception being handled with its type: rethrowing it refers to the same object.
 [[nodiscard]] CUOTA_INLINE std::exception_ptr as_pointer_to(std::exception const& error) {
     if (std::exception_ptr handled = std::current_exception()) {
         try {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Messages from a pattern: `message("{} of {} bytes", {name, count})`. One call with an array of values compiles to half the code of a
-/// chain of `+`, which makes and destroys a string for each part.
+/// Messages from a pattern: `message("{} of {} bytes", {name, count})` compiles to half the code of a chain of `+`, which makes and
+/// destroys a string for each part.
 #pragma once
 
 #include <bit>
@@ -19,7 +19,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// One value of a message. It does not copy text: use it only within the full expression that makes it.
+/// One value of a message. It refers to text without a copy: use it only within the full expression that makes it.
 class message_value {
 public:
     message_value(char const* text) noexcept : at_{text}, n_{until_zero} {}
@@ -39,11 +39,8 @@ public:
     /// Formats like real_text.
     message_value(double n) noexcept : n_{std::bit_cast<std::uint64_t>(n)}, kind_{kind::real_number} {}
 
-    /// Formats like bytes_text.
     [[nodiscard]] static message_value bytes(std::size_t n) noexcept { return {kind::bytes, n}; }
-    /// Formats like at_least_text.
     [[nodiscard]] static message_value at_least(std::size_t n) noexcept { return {kind::at_least, n}; }
-    /// Formats like count_text.
     [[nodiscard]] static message_value count(std::uint64_t n) noexcept { return {kind::count, n}; }
     /// Formats like shown(name, most).
     [[nodiscard]] static message_value name(std::string_view name, std::uint32_t most) noexcept {
@@ -53,7 +50,7 @@ public:
         return result;
     }
 
-    /// Returns the value followed by spaces up to `columns`, at least two, like padded(text, columns).
+    /// Returns the value padded with spaces to `columns`, at least two, like padded(text, columns).
     [[nodiscard]] message_value padded_to(std::size_t columns) const noexcept {
         message_value result = *this;
         result.columns_ = static_cast<std::uint16_t>(columns);
@@ -88,23 +85,22 @@ private:
     kind kind_ = kind::text;
 };
 
-/// Formats bytes in a message: "512.0 MiB".
+/// Formats like bytes_text: "512.0 MiB".
 [[nodiscard]] inline message_value as_bytes(std::size_t n) noexcept { return message_value::bytes(n); }
-/// Formats a count in a message: "1'000".
+/// Formats like count_text: "1'000".
 [[nodiscard]] inline message_value as_count(std::uint64_t n) noexcept { return message_value::count(n); }
-/// Formats shown(name, most) in a message.
+/// Formats like shown(name, most).
 [[nodiscard]] inline message_value as_name(std::string_view name, std::size_t most) noexcept {
     return message_value::name(name, static_cast<std::uint32_t>(most));
 }
-/// Formats shown(where, most) in a message.
+/// Formats like shown(where, most).
 [[nodiscard]] inline message_value as_place(place where, std::uint32_t most) noexcept {
     return {where, most};
 }
-/// Formats at_least_text(n) in a message.
+/// Formats like at_least_text(n).
 [[nodiscard]] inline message_value at_least(std::size_t n) noexcept { return message_value::at_least(n); }
 
-/// Returns the pattern with each "{}" replaced by the next value. The lint `messages` checks that their numbers agree. Throws:
-/// std::bad_alloc.
+/// Replaces each "{}" of the pattern by the next value; the lint `messages` checks that their numbers agree. Throws: std::bad_alloc.
 [[nodiscard]] std::string message(char const* pattern, std::initializer_list<message_value> values);
 
 /// Appends message(pattern, values). Throws: std::bad_alloc.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Suggestions after a refusal, computed from its facts: as data, and as one line of text each.
+/// Suggestions after a refusal, as data and as one line of text each.
 #pragma once
 
 #include <cstddef>
@@ -34,30 +34,29 @@ enum class step_kind {
     return names[static_cast<std::size_t>(kind)];
 }
 
-/// A budget of a refusal, and the smallest limit (bytes) with which it would not have refused.
-/// Example: tests/core/next_steps.cpp
+/// A budget, and the smallest limit (bytes) with which it would not have refused. Example: tests/core/next_steps.cpp
 struct raised_limit {
     std::string budget;       ///< its name
     std::size_t level = 0;    ///< its index in refusal::budgets
     std::size_t limit = 0;    ///< bytes held there plus the charge
-    std::size_t grow_by = 0;  ///< for a reservation, the bytes to grow it by to get that limit; else 0
+    std::size_t grow_by = 0;  ///< reservations: bytes to grow by to get that limit; else 0
 };
 
 /// One suggestion after a refusal. Example: tests/core/next_steps.cpp
 struct next_step {
     step_kind kind{};  ///< its kind
-    /// Whether the request succeeds after this suggestion alone, if nothing else changes before it is repeated. Suggestions that do not
-    /// suffice are listed too, with the reason.
+    /// Whether the request succeeds after this suggestion alone, if nothing else changes meanwhile. Suggestions that do not suffice are
+    /// listed too, with the reason.
     bool suffices = false;
-    /// the fraction that it changes: of the request, of the memory held, of the limits
+    /// fraction that it changes of the request, of the memory held, or of the limits
     double change = 0;
-    /// ask: fits; release: `holders` together; else the shortfall of the limits or the device
+    /// ask: fits; release: sum of `holders`; else the shortfall
     std::size_t bytes = 0;
     std::size_t count = 0;           ///< ask_less: `bytes` in whole units of the request
     std::vector<holding> holders{};  ///< release: the allocations to free; empty if unknown
-    /// raise_limits: the limits to raise, from the charged budget to the root
+    /// raise_limits: from the charged budget to the root
     std::vector<raised_limit> limits{};
-    std::string text{};  ///< one line for a reader, without indentation and newline
+    std::string text{};  ///< one line for a reader, without newline
 };
 
 namespace detail {
@@ -65,7 +64,7 @@ namespace detail {
 // Columns of a line after its heading.
 inline constexpr std::size_t step_columns = screen_columns - 12;
 
-// Appends "weights (train.cpp:10)"; with_bytes inserts the size after the name, for lists of several holders.
+// Appends "weights (train.cpp:10)"; with_bytes inserts the size after the name.
 void append_holder(std::string& text, holding const& h, bool with_bytes);
 
 // Appends "a, b and c", or "a, b and 3 more" if the line would exceed `most` bytes.
@@ -74,7 +73,7 @@ void append_list(std::string& text, std::vector<std::string> const& items, std::
 // Returns the largest shortfall among the budgets and the device.
 [[nodiscard]] std::size_t lacking(refusal const& r) noexcept;
 
-// Returns the largest request that budgets and device would allow, as far as known.
+// Returns the largest request that budgets and device allow, as far as known.
 [[nodiscard]] std::size_t fitting(refusal const& r) noexcept;
 
 [[nodiscard]] double share(std::size_t part, std::size_t whole) noexcept;
@@ -82,19 +81,19 @@ void append_list(std::string& text, std::vector<std::string> const& items, std::
 // Appends an amount for the reader to type, exact to the unit.
 void append_exact(std::string& text, label const& request, std::size_t bytes, std::size_t count);
 
-// Returns the smallest holder that covers `missing` alone; without one, the largest holder and, by the same rule, holders for the rest.
-// Requires `users` largest first and with a total of at least `missing`.
+// Returns the smallest holder that covers `missing` alone; without one, the largest and, by the same rule, holders for the rest. Requires
+// `users` largest first, with a total of at least `missing`.
 [[nodiscard]] std::vector<holding> fewest_that_cover(std::vector<holding> const& users, std::size_t missing);
 
 void append_why_release_is_in_vain(std::string& text, refusal const& r, std::size_t missing);
 
-// Returns for example "raise the limits of model to 110 B, gpu to 120 B and grow the reservation loader by 10 B".
+// For example "raise the limits of model to 110 B, gpu to 120 B and grow the reservation loader by 10 B".
 [[nodiscard]] std::string raise_text(std::vector<raised_limit> const& limits);
 
 // Returns why raising the limits does not suffice; empty if it does.
 [[nodiscard]] std::string why_raise_is_in_vain(refusal const& r, std::vector<raised_limit> const& limits);
 
-// Each fills in the suggestion of its kind, or returns false if none applies.
+// Fill in the suggestion of their kind; return false if it does not apply.
 [[nodiscard]] bool step_ask(refusal const& r, next_step& step);
 [[nodiscard]] bool step_release(refusal const& r, next_step& step);
 [[nodiscard]] bool step_raise(refusal const& r, next_step& step);
@@ -108,10 +107,10 @@ void append_why_release_is_in_vain(std::string& text, refusal const& r, std::siz
 /// Returns at most three suggestions after a refusal, the most useful first.
 ///
 /// At most one concerns the request (repeat it, or request less), one the memory held, and one the limits or the device. Suggestions that
-/// suffice alone come first, ordered by the smaller `change`, then by step_kind; the others follow, with the reason why they do not
-/// suffice. The holders to release are the smallest one that covers the shortfall alone; without one, the largest and, by the same rule,
-/// holders for the rest; this requires r.holders to be sorted largest first.
-/// Empty if no limit is known, as for pinned memory, whose limit no system call reports.
+/// suffice come first, ordered by `change`, then by step_kind; the others follow, with the reason. The holders to release are the smallest
+/// one that covers the shortfall alone; without one, the largest and, by the same rule, holders for the rest. Requires r.holders largest
+/// first.
+/// Empty if no limit is known, as for pinned memory.
 /// Throws: std::bad_alloc. Cost: linear in the facts. Example: examples/train.cpp
 [[nodiscard]] std::vector<next_step> next_steps(refusal const& r);
 
@@ -231,7 +230,7 @@ CUOTA_INLINE bool step_release(refusal const& r, next_step& step) {
     if (!at || at->held == 0 || missing == 0) return false;
     if (r.budgets.back().has_ended) return false;  // its memory is refunded to its parent
 
-    // Cached blocks have no owner to release them; a pool can release them once their neighbors have been freed.
+    // Cached blocks have no owner to release them; the pool can release them once their neighbors are free.
     std::vector<holding> users;
     std::size_t in_use = 0;
     std::size_t named = 0;

@@ -29,10 +29,10 @@ struct out_of_bounds {
     std::uint64_t has[2];
 };
 
-/// Returns for example "index 12 is outside a device_span of 10 floats". Throws: std::bad_alloc.
+/// For example "index 12 is outside a device_span of 10 floats". Throws: std::bad_alloc.
 [[nodiscard]] std::string bounds_text(out_of_bounds const& of, char const* unit);
 
-/// Returns for example ": weights, leased at train.cpp:41", as far as name and call site are known. Throws: std::bad_alloc.
+/// For example ": weights, leased at train.cpp:41"; unknown parts are omitted. Throws: std::bad_alloc.
 [[nodiscard]] std::string lease_text(tag name, place leased);
 
 }  // namespace cuota::inline v0::detail

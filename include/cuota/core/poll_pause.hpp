@@ -12,8 +12,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// A backoff for polling loops: `while (!is_done()) pause();`. It yields 64 times, then sleeps for intervals that double from 20 us to 500
-/// us: short waits end promptly, and long waits use little processor time.
+/// A backoff for polling loops, `while (!is_done()) pause();`: yields 64 times, then sleeps for 20 us, doubling up to 500 us, so that short
+/// waits end promptly and long waits use little processor time.
 class poll_pause {
 public:
     void operator()();

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Detection of fork. A child must not use objects of its parent, whose locks other threads of the parent may have held at the fork, nor
-/// CUDA, if the parent has used it.
+/// Detection of fork. A child must not use objects of its parent, whose locks other threads may have held at the fork, nor CUDA, if the
+/// parent has used it.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// The number of forks between the program's first process that made an object of the library and this one. A pthread_atfork handler
-/// increments it in the child; children made by clone or vfork are not detected.
+/// The number of forks between the program's first process that made an object of the library and this one, incremented in the child by a
+/// pthread_atfork handler; children made by clone or vfork are not detected.
 class CUOTA_PROCESS_STATE process_number {
 public:
     /// Cost: a load.
     [[nodiscard]] static unsigned now() noexcept { return now_.load(std::memory_order_relaxed); }
-    /// Returns now(), for a caller that stores it; the first such call installs the fork handler. Cost: two loads.
+    /// now(), for a caller that stores it; the first call installs the fork handler. Cost: two loads.
     [[nodiscard]] static unsigned remembered() noexcept {
         if (!is_counted_.load(std::memory_order_acquire)) [[unlikely]]
             count_forks();
@@ -30,7 +30,7 @@ public:
         if (cuda_in_.load(std::memory_order_relaxed) == never) [[unlikely]]
             note_first_cuda();
     }
-    /// Returns whether this is a child of a process that had used CUDA, which CUDA does not support. Cost: two loads.
+    /// True in a child of a process that had used CUDA, which CUDA does not support. Cost: two loads.
     [[nodiscard]] static bool is_cuda_of_parent() noexcept {
         unsigned const in = cuda_in_.load(std::memory_order_relaxed);
         return in != never && in != now();
@@ -47,7 +47,7 @@ private:
     static inline constinit std::atomic<unsigned> cuda_in_ = never;
 };
 
-/// A function that runs in each forked child. Hooks run in reverse order of construction. Never destroyed.
+/// A function that runs in each forked child, in reverse order of construction. Never destroyed.
 class CUOTA_PROCESS_STATE child_hook {
 public:
     explicit child_hook(void (*begin)(child_hook&) noexcept) noexcept;
@@ -61,8 +61,8 @@ private:
     static inline constinit std::atomic<child_hook*> all_ = nullptr;
 };
 
-/// A process-wide lock that does not belong to an object. It is reset in a forked child, where the thread that held it does not exist; the
-/// guarded data must therefore be usable after an incomplete change. Never destroyed.
+/// A process-wide lock, which is reset in a forked child, where the thread that held it does not exist; the guarded data must therefore be
+/// usable after an incomplete change. Never destroyed.
 class process_lock : child_hook {
 public:
     process_lock() noexcept;
@@ -73,7 +73,7 @@ private:
     std::mutex guard_;
 };
 
-/// A lock that belongs to an object. region_lock throws misuse for it in a child of the process that made it.
+/// A lock of an object. region_lock throws misuse for it in a child of the process that made it.
 class object_lock : public std::mutex {
 public:
     [[nodiscard]] bool is_of_parent() const noexcept { return made_in_ != process_number::now(); }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Process-wide state, which a program shares with its libraries, and the detection of a second copy of it.
+/// Process-wide state, shared by a program and its libraries, and the detection of a second copy.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace cuota::inline v0::detail {
 
-/// Identifies the process state of the calling code: the functions and members marked CUOTA_PROCESS_STATE. A program and the libraries
-/// linked with it share one. A library opened by dlopen has its own if the program does not export its symbols.
+/// Identifies the process state of the calling code: its CUOTA_PROCESS_STATE functions and members. A program and the libraries linked with
+/// it share one; a library opened by dlopen has its own if the program does not export its symbols.
 CUOTA_PROCESS_STATE [[nodiscard]] void const* process_state() noexcept;
 
-/// Throws misuse if an object made with `state` is used by code with another state, because their captures, device budgets and error sinks
-/// are separate. `what` names the object. Cost: a comparison.
+/// Throws misuse if an object made with `state` is used by code with another state, whose captures, device budgets and error sink are
+/// separate. `what` names the object. Cost: a comparison.
 void refuse_other_state(void const* state, char const* what, place where);
 
-/// Keeps the library that contains `address` loaded until the program ends, even if the program closes it. For objects that outlive the
-/// call and point into the library, such as a refusal kept by a budget, which refers to names, call sites and a destructor there.
+/// Keeps the library that contains `address` loaded until the program ends, for objects that outlive the call and point into it: a refusal
+/// kept by a budget refers to names, call sites and a destructor there.
 /// Cost: microseconds; for the library that was kept last, a search of the list of libraries. Threads: any.
 CUOTA_PROCESS_STATE void keep_loaded(void const* address) noexcept;
 

@@ -27,7 +27,7 @@ struct holding {
 namespace detail {
 
 /// Adds h to the sum for its tag and call site. `sums` is sorted by compare_uses. Throws: std::bad_alloc; nothing is added.
-/// Cost: a binary search, and for a new use a move of the sums after it: 100'000 holdings of 10'000 uses take 30 ms.
+/// Cost: a binary search, and for a new use a move of the sums after it: 30 ms for 100'000 holdings of 10'000 uses.
 void add_up(std::vector<holding>& sums, holding const& h);
 
 }  // namespace detail
@@ -40,12 +40,12 @@ struct budget_facts {
     std::size_t peak = 0;     ///< the maximum of `held` since the last reset_peak
     bool is_prepaid = false;  ///< a reservation: its limit is charged to its parent and can only grow
     bool has_ended = false;   ///< a reservation that has ended: it accepts no more charges
-    /// The part of `held` that is charged for memory not yet allocated; the peak does not count it.
+    /// The part of `held` for memory not yet allocated; the peak does not count it.
     std::size_t coming = 0;
 
     /// Returns the bytes that can still be charged; 0 if a lowered limit is below `held`.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
-    /// Returns the bytes by which `charge` exceeds what is free here; 0 if it fits.
+    /// Returns held + charge - limit, the shortfall of a charge; 0 if it fits.
     [[nodiscard]] std::size_t missing_for(std::size_t charge) const noexcept;
 };
 
@@ -57,15 +57,14 @@ struct device_facts {
     std::size_t free = 0;      ///< free for every program
     std::size_t ours = 0;      ///< held through cuota in this process
     std::size_t overhead = 0;  ///< the part of elsewhere() in use when budget::learn_overhead was called
-    /// Idle in the driver's memory pool, from which cudaMallocAsync allocates; the driver releases it to the device when a request needs
-    /// it.
+    /// Idle in the driver's pool, from which cudaMallocAsync allocates; the driver releases it when another request needs it.
     std::size_t pooled = 0;
 
-    /// Returns the bytes held by other programs, the CUDA context and libraries: total - free - ours - pooled.
+    /// Returns the bytes of other programs, the CUDA context and libraries: total - free - ours - pooled.
     [[nodiscard]] std::size_t elsewhere() const noexcept;
 };
 
-/// The bytes that a pool, cache or loader was asked to release before a refusal, and the bytes it released.
+/// Bytes that a pool, cache or loader was asked to release before a refusal, and bytes it released.
 /// Example: tests/core/refusal_text.cpp
 struct reclaimer_facts {
     std::string name;       ///< its tag
@@ -76,7 +75,7 @@ struct reclaimer_facts {
 };
 
 /// All facts of a refused request. Sizes are bytes.
-/// refusal_text formats it for readers, refusal_json as one line for logs, and next_steps computes suggestions.
+/// See refusal_text (for readers), refusal_json (one line for logs) and next_steps (suggestions).
 /// Example: tests/core/refusal.cpp
 struct refusal {
     std::size_t asked = 0;               ///< bytes requested; `unlimited` if the size overflowed
@@ -92,22 +91,21 @@ struct refusal {
     std::optional<std::vector<reclaimer_facts>> reclaimers;
     std::size_t reclaimable = 0;   ///< bytes that caches could still release, if that sufficed
     std::size_t largest_free = 0;  ///< largest free block of the pool, if the request went to a pool
-    /// The largest request that would have fitted, after caches release all they can.
+    /// The largest request that would have fitted after caches release all they can.
     std::size_t would_fit = 0;
     std::size_t room_to_grow = 0;  ///< like would_fit, for growing the reservation at the end of `budgets`
     std::string cause{};           ///< error text of a lower layer, if no budget refused
-    /// The holders whose release makes room for the request. The pools that hold the memory were queried, because a freed block may be
-    /// smaller than a page or not adjacent to others. Empty if no release is known to suffice; absent if it was not computed.
+    /// The holders whose release makes room for the request, as computed by the pools that hold the memory: a freed block may be smaller
+    /// than a page or not adjacent to others. Empty if no release is known to suffice; absent if not computed.
     std::optional<std::vector<holding>> release{};
 
     /// Returns would_fit in whole units of the request.
     [[nodiscard]] std::size_t fitting_count() const noexcept;
-    /// Returns budgets[refused_by], or null if no budget was charged. Its missing_for(charged) is 0 if the refusal had another cause.
+    /// Returns budgets[refused_by], or null if no budget was charged. If the refusal has another cause, missing() is 0.
     [[nodiscard]] budget_facts const* refuser() const noexcept;
     /// Returns the shortfall in the refusing budget; 0 if no budget refused.
     [[nodiscard]] std::size_t missing() const noexcept;
-    /// Returns the shortfall on the device; 0 if the device (idle memory of the driver's pool included) or a pool has enough, or if no
-    /// device was involved.
+    /// Returns the shortfall on the device; 0 if the device, its driver's idle memory or a pool suffices, or without a device.
     [[nodiscard]] std::size_t missing_on_device() const noexcept;
 };
 

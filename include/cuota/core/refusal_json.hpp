@@ -18,7 +18,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-// Uses whole paths, because readers of logs may not have the file. Returns null for an unknown call site.
+// Uses whole paths, because readers of logs may not have the file. Null if unknown.
 [[nodiscard]] std::string json_place(place where);
 
 [[nodiscard]] std::string json_holder(holding const& h);
@@ -39,10 +39,10 @@ void add_rest(json_object& to, std::vector<holding> const& holders, std::size_t 
 }  // namespace detail
 
 /// Returns the refusal and its next steps as one line of JSON, without a newline. Keys are the names of the fields; sizes are integers in
-/// bytes; `unlimited` (no limit, or an overflow) is null.
+/// bytes, `unlimited` (no limit, or an overflow) is null.
 ///
 /// Strings are UTF-8: control characters are escaped, and invalid bytes become U+FFFD. `most_holders` bounds the lists of holders, because
-/// log collectors cut long lines; "other_holders" and "other_bytes" count the rest.
+/// log collectors cut long lines; "other_holders" and "other_bytes" sum up the rest.
 /// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_json.cpp
 [[nodiscard]] std::string refusal_json(refusal const& r, std::size_t most_holders = 32);
 

@@ -23,7 +23,7 @@ namespace detail {
 
 [[nodiscard]] char const* kind_of(budget_facts const& b) noexcept;
 
-// Limits for a headline that is too long: names are cut first, then parts that later lines repeat are omitted.
+// How to shorten a headline: names are cut first, then parts that later lines repeat are omitted.
 struct headline_room {
     std::size_t name;
     bool with_charge;
@@ -36,7 +36,7 @@ struct headline_room {
 void append_request(std::string& text, label const& request, std::size_t most_of_place,
                     std::size_t most_of_name);
 
-// Whether the refusal has no request of its own: it follows from another refusal, which `cause` describes and the first line states.
+// Whether the refusal has no request of its own but follows from another one, described by `cause` in the first line.
 [[nodiscard]] bool is_for_another(refusal const& r);
 [[nodiscard]] std::string headline_of_cause(char const* type, refusal const& r);
 
@@ -47,21 +47,20 @@ void append_request(std::string& text, label const& request, std::size_t most_of
 void append_budget(std::string& text, budget_facts const& b, std::size_t width, std::size_t most);
 
 void append_device(std::string& text, device_facts const& d, std::size_t width);
-// Appends the idle memory of the driver's pool.
 void append_pooled(std::string& text, device_facts const& d, std::size_t width);
 
 // Returns the indices of the budgets to list: all if they fit; otherwise the charged one, the one that refused, the root, and index 1 if a
-// line is left. One more line counts the others.
+// line is left. One more line counts the rest.
 [[nodiscard]] std::vector<std::size_t> levels_shown(refusal const& r);
 
 void append_budgets(std::string& text, refusal const& r);
 
-// Returns for example "2 others 7 B" for the holders from index `first` on; empty if none remain.
+// For example "2 others 7 B" for the holders from `first` on; empty if none remain.
 [[nodiscard]] std::string others_text(std::vector<holding> const& holders, std::size_t first);
 
 [[nodiscard]] std::string holders_text(std::vector<holding> const& holders);
 
-// Explains why caches released nothing: they hold no free memory, or their free memory lies between live blocks.
+// Explains why caches released nothing: they have no free memory, or it lies between live blocks.
 [[nodiscard]] std::string nothing_to_give_text(std::vector<holding> const& holders);
 
 [[nodiscard]] std::string reclaimed_text(refusal const& r);
@@ -70,9 +69,8 @@ void append_steps(std::string& text, refusal const& r);
 
 }  // namespace detail
 
-/// Formats a refusal in at most twelve lines of 110 columns. The first states the size, call site, tag and budget, or the cause if the
-/// refusal has no request of its own; the others list the holders and the next steps. Names are cut in the middle; long lists and paths are
-/// summarized.
+/// Formats a refusal in at most twelve lines of 110 columns: size, call site, tag and budget first, or the cause if there is no request of
+/// its own; then the holders and the next steps. Names are cut in the middle; long lists and paths are summarized.
 /// `type` is the name of the exception that carries the refusal.
 /// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_text.cpp
 [[nodiscard]] std::string refusal_text(char const* type, refusal const& r);

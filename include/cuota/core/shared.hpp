@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Smart pointers that compile fast: `shared` (an intrusive_ptr), `sole` (a unique_ptr), `sole_array`, and `shared_value` (a shared_ptr).
-/// With `shared`, a stateful resource is an 8-byte handle.
+/// Smart pointers that compile fast: `shared` (intrusive_ptr), `sole` (unique_ptr), `sole_array`, and `shared_value` (shared_ptr). With
+/// `shared`, a stateful resource is an 8-byte handle.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Returns p and sets it to null. std::exchange costs the compiler about 1 ms for each type.
+/// Returns p and sets it to null. std::exchange costs the compiler 1 ms for each type.
 template <class T>
 [[nodiscard]] constexpr T* taken(T*& p) noexcept {
     T* const had = p;
@@ -36,21 +36,21 @@ public:
     ref_counted(ref_counted const&) = delete;
     ref_counted& operator=(ref_counted const&) = delete;
 
-    /// Increments the count. The caller must own the object already.
+    /// Increments the count. The caller must be an owner.
     void add_owner() const noexcept { owners_.fetch_add(1, std::memory_order_relaxed); }
 
-    /// Decrements the count. Returns true if the caller was the last owner and must delete the object; always false in a forked child for
+    /// Decrements the count. Returns true if it was the last owner's: the caller must delete the object. Always false in a forked child for
     /// an object of its parent.
     [[nodiscard]] bool drop_owner() const noexcept;
 
     /// Increments the count unless it is 0; returns whether it did. For registries whose entries are removed, under the registry's lock, in
-    /// the destructor of the object they refer to: its memory still exists when this is called.
+    /// the destructor of the object, so that its memory still exists.
     [[nodiscard]] bool try_add_owner() const noexcept;
 
-    /// Returns true in a forked child for an object that its parent made. Such an object must not be used, and is never deleted.
+    /// Returns true in a forked child for an object of its parent, which must not be used there and is never deleted.
     [[nodiscard]] bool is_of_parent() const noexcept { return made_in_ != detail::process_number::now(); }
 
-    /// Returns the current count, which other threads may change at any time.
+    /// Returns the current count, which other threads may change.
     [[nodiscard]] std::size_t owners() const noexcept { return owners_.load(std::memory_order_acquire); }
 
 protected:
@@ -62,15 +62,15 @@ private:
 };
 
 /// A shared owner (intrusive_ptr) of a T that derives from ref_counted, in 8 bytes. The last owner deletes the object.
-/// T may be incomplete where handles are declared; a file that copies or destroys them needs its definition, or the explicit instantiation
-/// of shared<T> in cuota.cpp.
+/// T may be incomplete where handles are declared; copying or destroying one requires its definition, or the explicit instantiation of
+/// shared<T> in cuota.cpp.
 /// Threads: like std::shared_ptr: different handles to one object from any thread.
 /// Cost: a copy is an atomic increment; a move is free. Example: tests/core/shared.cpp
 template <class T>
 class shared {
 public:
     constexpr shared() noexcept = default;
-    /// Adds an owner of the same object.
+    /// Adds an owner.
     shared(shared const& other) noexcept;
     /// Transfers ownership; `other` is empty afterwards.
     shared(shared&& other) noexcept : object_{detail::taken(other.object_)} {}
@@ -81,35 +81,35 @@ public:
     }
     ~shared();
 
-    /// Constructs an object with one owner. Throws: std::bad_alloc, and what the constructor throws.
+    /// Constructs an object with one owner. Throws: std::bad_alloc, what the constructor throws.
     template <class... Args>
     [[nodiscard]] static shared make(Args&&... args) {
         return adopt(new T(std::forward<Args>(args)...));
     }
-    /// Takes over one count of the caller: from `new`, `detach` or a successful try_add_owner.
+    /// Takes over a count of the caller: from `new`, `detach` or a successful try_add_owner.
     [[nodiscard]] static shared adopt(T* object) noexcept {
         shared result;
         result.object_ = object;
         return result;
     }
-    /// Adds an owner of an object that has an owner already.
+    /// Adds an owner of an object that already has one.
     [[nodiscard]] static shared of(T& object) noexcept;
-    /// Releases ownership without decrementing the count, which passes to the caller.
+    /// Passes the count to the caller without decrementing it.
     [[nodiscard]] T* detach() noexcept { return detail::taken(object_); }
 
     [[nodiscard]] T* get() const noexcept { return object_; }               ///< null if empty
     T* operator->() const noexcept { return object_; }                      ///< must not be empty
     T& operator*() const noexcept { return *object_; }                      ///< must not be empty
     explicit operator bool() const noexcept { return object_ != nullptr; }  ///< false if empty
-    /// Returns whether both own the same object, or both are empty.
+    /// Compares addresses.
     friend bool operator==(shared const&, shared const&) noexcept = default;
 
 private:
     T* object_ = nullptr;
 };
 
-/// The only owner of a T, like std::unique_ptr, of which each instance costs the compiler 5 ms. T may be incomplete where a class has such
-/// a member; that class's constructors and destructor are then defined where T is complete.
+/// The only owner of a T, like std::unique_ptr, whose instances cost the compiler 5 ms each. T may be incomplete in a class with such a
+/// member, if the class's constructors and destructor are defined where T is complete.
 /// Threads: like a pointer. Example: tests/core/shared.cpp
 template <class T>
 class sole {
@@ -120,7 +120,7 @@ public:
     explicit sole(T* object) noexcept : object_{object} {}
     /// Transfers ownership; `other` is empty afterwards.
     sole(sole&& other) noexcept : object_{detail::taken(other.object_)} {}
-    /// Transfers ownership of an object of a derived type; T must have a virtual destructor. `other` is empty afterwards.
+    /// Transfers ownership of an object of a derived type; T must have a virtual destructor.
     template <class U>
         requires std::is_convertible_v<U*, T*> sole(sole<U> other)
     noexcept : object_{other.detach()} {}
@@ -131,7 +131,7 @@ public:
     }
     ~sole() { delete object_; }
 
-    /// Constructs an object. Throws: std::bad_alloc, and what the constructor throws.
+    /// Constructs an object. Throws: std::bad_alloc, what the constructor throws.
     template <class... Args>
     [[nodiscard]] static sole make(Args&&... args) {
         return sole{new T(std::forward<Args>(args)...)};
@@ -163,7 +163,7 @@ public:
     }
     ~sole_array() { delete[] first_; }
 
-    /// Makes an array of n value-initialized elements. Throws: std::bad_alloc, and what their constructor throws.
+    /// Makes n value-initialized elements. Throws: std::bad_alloc, what their constructor throws.
     [[nodiscard]] static sole_array make(std::size_t n) {
         sole_array result;
         result.first_ = new T[n]{};
@@ -180,7 +180,7 @@ private:
 
 namespace detail {
 
-/// The reference-counted cell of a shared_value, with a virtual destructor for the value.
+/// The reference-counted cell of a shared_value, which destroys the value.
 class shared_cell : public ref_counted {
 public:
     CUOTA_INLINE_IN_PLACE virtual ~shared_cell();
@@ -195,9 +195,9 @@ struct cell_of final : shared_cell {
 
 }  // namespace detail
 
-/// A shared owner of a value of any type, like std::shared_ptr, which takes the compiler four times as long to read. T may be incomplete
-/// everywhere except in `make`.
-/// A move is a copy, so that an object with such a member, such as a source, is still valid after it was moved from.
+/// A shared owner of a value of any type, like std::shared_ptr, which takes four times as long to compile. T may be incomplete except in
+/// `make`.
+/// A move is a copy, so that an object with such a member, such as a source, stays valid when it is moved from.
 /// Threads: like std::shared_ptr: different handles to one value from any thread.
 /// Cost: a copy is an atomic increment. Example: tests/core/shared.cpp
 template <class T>
@@ -205,7 +205,7 @@ class shared_value {
 public:
     constexpr shared_value() noexcept = default;
     constexpr shared_value(std::nullptr_t) noexcept {}  ///< empty
-    /// Adds an owner of the same value.
+    /// Adds an owner.
     shared_value(shared_value const& other) noexcept : value_{other.value_}, cell_{other.cell_} {}
     /// Shares the value of `other` as a base class, as const, or as void, which only keeps it alive.
     template <class U>
@@ -219,7 +219,7 @@ public:
     }
     ~shared_value() = default;
 
-    /// Constructs a value with one owner. Throws: std::bad_alloc, and what the constructor throws.
+    /// Constructs a value with one owner. Throws: std::bad_alloc, what the constructor throws.
     template <class... Args>
     [[nodiscard]] static shared_value make(Args&&... args) {
         auto* const cell = new detail::cell_of<T>(std::forward<Args>(args)...);
@@ -245,7 +245,7 @@ private:
     shared<detail::shared_cell> cell_;
 };
 
-// Not inline with separate definitions, so that files with `extern template class shared<T>` need only the declaration of T.
+// Not inline with separate definitions, so that a file with `extern template class shared<T>` needs only the declaration of T.
 
 template <class T>
 CUOTA_INLINE_IN_PLACE shared<T>::shared(shared const& other) noexcept : object_{other.object_} {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A wrapper of std::stop_token for headers that avoid including <stop_token>.
+/// std::stop_token for headers that do not include <stop_token>.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace cuota::inline v0 {
 
-/// A cooperative cancellation request, a wrapper of std::stop_token. Parameters of this type accept a std::stop_token, or {} for "never".
+/// A cooperative cancellation request, a wrapper of std::stop_token. Parameters accept a std::stop_token, or {} for "never".
 ///
 /// Copies refer to the same std::stop_source. Threads: like std::stop_token. Cost: that of the token; nothing is allocated.
 /// Example: loader.epoch(0, stop.get_token());

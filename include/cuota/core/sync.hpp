@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The synchronization primitives of budgets and pools, in one header, so that a model checker can replace them (tests/model).
+/// The synchronization primitives of budgets and pools, which a model checker can replace (tests/model).
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ template <class T>
 using published = std::atomic<T>;
 using mutex = object_lock;
 
-/// A seqlock version of data that is published under a lock: odd while the data changes. The lock holder calls step() before the first
-/// change and after the last; a reader without the lock compares now() from before and after its reads.
+/// A seqlock version of data published under a lock: odd while the data changes. The lock holder calls step() before the first change and
+/// after the last; a lock-free reader compares now() from before and after its reads.
 class published_version {
 public:
     void step() noexcept { n_.store(n_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
@@ -37,8 +37,8 @@ private:
     std::atomic<std::size_t> n_ = 0;
 };
 
-/// Returns true if heavy_fence also provides the fence that light_fence omits, so that the frequent side pays nothing (asymmetric fences).
-/// Requires membarrier(2), private and expedited: Linux 4.14. The first call registers the process.
+/// Whether heavy_fence also provides the fence that light_fence omits (asymmetric fences), so that the frequent side pays nothing. Requires
+/// membarrier(2), private and expedited: Linux 4.14. The first call registers the process.
 [[nodiscard]] inline bool fences_are_asymmetric() noexcept {
 #if defined(__linux__) && __has_include(<linux/membarrier.h>)
     static bool const registered =
@@ -49,23 +49,22 @@ private:
 #endif
 }
 
-/// Prevents the compiler from reordering loads before earlier stores. The processor's reordering is prevented by heavy_fence in the other
-/// thread.
+/// Prevents the compiler from reordering loads before earlier stores; heavy_fence in the other thread does the same for the processor.
 inline void light_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-/// When it returns, every other thread has executed a full fence: stores that it made before a light_fence are visible, and its loads after
-/// a light_fence are no older than this call. Requires fences_are_asymmetric().
+/// Executes a full fence in every other thread: stores that it made before a light_fence are visible, and its loads after a light_fence are
+/// no older than this call. Requires fences_are_asymmetric().
 /// Uses fence_by_protection if the kernel rejects membarrier(2), because a system-call filter was installed since or memory is short.
 void heavy_fence() noexcept;
 
-/// Implements heavy_fence by revoking write access to a page (mprotect): the kernel interrupts every processor that runs a thread of the
-/// process, which acts as a full fence. This holds on x86; elsewhere, as on ARM, where a page-table change needs no interrupt, it also
-/// sleeps for 1 ms, within which processors have written their stores.
+/// Implements heavy_fence by revoking write access to a page (mprotect): on x86 the kernel interrupts every processor that runs a thread of
+/// the process, which is a full fence. Elsewhere (ARM) this may need no interrupt, so it also sleeps for 1 ms, within which processors have
+/// written their stores.
 void fence_by_protection() noexcept;
 
 struct thread_record;
 
-/// The record of the calling thread (thread_record.hpp); null initially.
+/// The calling thread's record (thread_record.hpp); null initially.
 CUOTA_PROCESS_STATE [[nodiscard]] inline thread_record*& this_thread_record() noexcept {
     static constinit thread_local thread_record* record = nullptr;
     return record;
@@ -110,8 +109,8 @@ CUOTA_INLINE void fence_by_protection() noexcept {
     sleep_for(1'000'000);
 }
 
-/// Waits until `what` differs from `value` (acquire). For short waits. It yields first and sleeps later, because the awaited thread may
-/// have a lower priority and need this processor.
+/// Waits until `what` differs from `value` (acquire). For short waits: yields first and sleeps later, because the awaited thread may have a
+/// lower priority and need this processor.
 template <class T>
 void wait_while(atomic<T> const& what, T value) noexcept {
     for (int looks = 0; what.load(std::memory_order_acquire) == value; ++looks) {

@@ -15,17 +15,17 @@ namespace cuota::inline v0::detail {
 
 /// Runs functions under mutual exclusion. The thread that ran the last one continues without a lock until another thread revokes its
 /// ownership (biased locking). Not recursive.
-/// Cost: a few loads and stores for the owning thread; otherwise a lock, and for a revocation a fence in all threads.
+/// Cost: a few loads and stores for the owner; otherwise a lock, and for a revocation a fence in all threads.
 class tenured_lock : thread_tenure {
 public:
     tenured_lock() = default;
     tenured_lock(tenured_lock const&) = delete;
     tenured_lock& operator=(tenured_lock const&) = delete;
 
-    /// Returns true in a child of the process that made it, where `run` throws misuse.
+    /// True in a child of the process that made it, where `run` throws misuse.
     [[nodiscard]] bool is_of_parent() const noexcept { return guard_.is_of_parent(); }
 
-    /// Runs f in a locked_region. f must be short and must not enter a section of its thread, neither of this lock nor of a pool or budget.
+    /// Runs f in a locked_region. f must be short and must not enter a section of its thread, whether of this lock, a pool or a budget.
     template <class F>
     decltype(auto) run(F f) {
         locked_region const region;
@@ -36,7 +36,7 @@ public:
         return run_alone(f);
     }
 
-    /// Runs f in a locked_region under the lock; f may take long. The calling thread owns the lock afterwards.
+    /// Runs f in a locked_region under the lock; f may take long. The calling thread becomes the owner.
     template <class F>
     decltype(auto) run_alone(F f) {
         region_lock const lock{guard_};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Text that fits on a screen whatever names it contains: cut, padded, and without control characters.
+/// Text that fits on a screen whatever names it contains: cut, padded, without control characters.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ inline constexpr std::size_t screen_columns = 110;
     return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-/// Returns the length in bytes of the well-formed UTF-8 character at `at`; 0 if there is none.
+/// Returns the length in bytes of the well-formed UTF-8 character at `at`, or 0.
 [[nodiscard]] constexpr std::size_t utf8_length(std::string_view text, std::size_t at) noexcept {
     auto const byte = [&](std::size_t i) -> unsigned {
         return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
@@ -40,15 +40,15 @@ inline constexpr std::size_t screen_columns = 110;
     return length;
 }
 
-/// Returns the text with a question mark for each control character and each byte that is not UTF-8.
+/// Replaces each control character and each byte that is not UTF-8 by a question mark.
 [[nodiscard]] std::string printable(std::string_view text);
 
-/// Returns at most `most` (4 or more) bytes of the text: its beginning and end with dots between. Characters are not split.
+/// Cuts the text to `most` (4 or more) bytes: its beginning and end with dots between, without splitting characters.
 [[nodiscard]] std::string cut(std::string text, std::size_t most);
 
 /// Returns the plural as given, or for a count of 1 its singular: "samples in a batch", "sample in a batch".
 [[nodiscard]] std::string unit_of(std::uint64_t count, std::string_view plural);
-/// Returns for example "1 sample" or "2 samples". Throws: std::bad_alloc.
+/// For example "1 sample" or "2 samples". Throws: std::bad_alloc.
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view plural);
 /// Returns the shortest decimal text that reads back as this number. Throws: std::bad_alloc.
 [[nodiscard]] std::string real_text(double number);
@@ -56,10 +56,10 @@ inline constexpr std::size_t screen_columns = 110;
 /// Returns a name, printable and cut to `most` bytes.
 [[nodiscard]] std::string shown(std::string_view name, std::size_t most);
 
-/// Returns for example "train.cpp:17", cut to `most` bytes; empty if unknown.
+/// For example "train.cpp:17", cut to `most` bytes; empty if unknown.
 [[nodiscard]] std::string shown(place where, std::size_t most);
 
-/// Returns the width on a terminal: CJK, Hangul and emoji take two columns. Never more than the number of bytes.
+/// Returns the columns on a terminal: CJK, Hangul and emoji take two. At most the number of bytes.
 [[nodiscard]] constexpr std::size_t columns_of(std::string_view text) noexcept {
     std::size_t columns = 0;
     for (char const c : text)
@@ -67,13 +67,12 @@ inline constexpr std::size_t screen_columns = 110;
     return columns;
 }
 
-/// Returns the number of spaces after a text in a column of `width`, at least two.
+/// Returns the spaces to append in a column of `width`, at least two.
 [[nodiscard]] constexpr std::size_t padding(std::string_view text, std::size_t width) noexcept {
     std::size_t const columns = columns_of(text);
     return columns + 2 < width ? width - columns : 2;
 }
 
-/// Returns the text followed by its padding.
 [[nodiscard]] std::string padded(std::string text, std::size_t width);
 
 /// Formats like bytes_text, but rounds up, for a limit that must suffice.

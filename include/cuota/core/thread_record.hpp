@@ -14,8 +14,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// The record of one live thread. A record is reused after its thread has ended, so indices, from 0, stay below the largest number of
-/// threads alive at the same time. Never freed.
+/// The record of one live thread, reused after the thread has ended: indices, from 0, stay below the largest number of threads alive at the
+/// same time. Never freed.
 struct alignas(64) thread_record {
     atomic<std::uint64_t> sections = 0;  // entries plus exits; odd inside a section
     bool asymmetric = fences_are_asymmetric();
@@ -36,7 +36,7 @@ struct thread_registry {
     static void begin_child() noexcept;
 };
 
-/// While one exists, the calling thread has no record, so it uses the objects that it owns only with the lock. One at a time per thread.
+/// While one exists, the calling thread has no record, so it uses objects that it owns only with the lock. One at a time per thread.
 class hidden_thread {
 public:
     hidden_thread() noexcept;
@@ -50,19 +50,19 @@ private:
     thread_record* const mine_;
 };
 
-/// Assigns a record to the calling thread until the thread ends. Returns null if memory is short, while the thread is hidden, and while its
+/// Assigns a record to the calling thread until it ends. Returns null if memory is short, while the thread is hidden, and while its
 /// thread-local objects are being destroyed.
 CUOTA_PROCESS_STATE [[nodiscard]] thread_record* enrol_thread() noexcept;
 
-/// Returns the calling thread's record; null if it cannot have one. Cost: a load, after the first call.
+/// The calling thread's record; null if it cannot have one. Cost: a load, after the first call.
 [[nodiscard]] thread_record* this_thread() noexcept;
 
 /// Critical section of the thread that owns a biased object (see thread_tenure).
 ///
 /// The owner enters a section, then checks that it still owns the object. A revoking thread clears the ownership, then waits
 /// (see_section_end) until the owner has left any section it may have entered before. By Dekker's argument, either the owner sees the
-/// revocation or the revoking thread sees the section. The revoking thread pays for the required fence (membarrier), or, without
-/// membarrier, both do.
+/// revocation or the revoking thread sees the section. The required fence is in the revoking thread (membarrier), or, without membarrier,
+/// in both.
 class section {
 public:
     [[gnu::always_inline]] explicit section(thread_record& me) noexcept
@@ -95,7 +95,7 @@ void see_section_end(thread_record const& other) noexcept;
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE thread_registry& thread_registry::instance() noexcept {
-    // Records of the parent's threads are not reused: a new thread would become the owner of their objects.
+    // Records of the parent's threads are not reused: new threads would own their objects.
     struct hooked {
         thread_registry all;
         child_hook hook{[](child_hook&) noexcept { begin_child(); }};

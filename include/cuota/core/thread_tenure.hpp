@@ -14,13 +14,11 @@ namespace cuota::inline v0::detail {
 /// Base of objects that one thread, the owner, uses without a lock, and that others may revoke under one.
 ///
 /// Owner:     enters a section, then uses the object only if `is_mine`.
-/// Collector: any other access, under the lock. It clears the ownership, fences (`heavy_fence`, where fences are asymmetric)
-///            and waits for the owner's section (`see_section_end`) before it reads. The owner under the lock is a
-///            collector that need not wait.
+/// Collector: any other access, under the lock: clears the ownership, fences (`heavy_fence`, where fences are asymmetric) and
+///            waits for the owner's section (`see_section_end`) before it reads. The owner under the lock need not wait.
 class thread_tenure {
 public:
-    /// Returns whether to start a new ownership. Returns false for a number of calls (a backoff) after revocations that came too early for
-    /// ownership to pay.
+    /// Whether to start a new ownership: false for a number of calls (a backoff) after revocations that came too early for it to pay.
     [[nodiscard]] bool pays() noexcept;
     void begin_tenure(thread_record& me) noexcept;
     void close() noexcept { owner_.store(nullptr, std::memory_order_seq_cst); }
@@ -36,8 +34,8 @@ public:
 protected:
     /// Call it in a section of `me`.
     [[nodiscard]] bool is_mine(thread_record const& me) const noexcept;
-    /// Validates an optimistic read: returns true if `me` owns the object now. Only the owner itself can start its ownership, so it owned
-    /// the object during the read too.
+    /// Validates an optimistic read: returns true if `me` owns the object now. Only the owner can start its ownership, so it owned the
+    /// object during the read too.
     [[nodiscard]] bool was_mine(thread_record const& me) const noexcept;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The streams on which cudaFreeAsync was called and may still be pending. For runtime/memory.hpp.
+/// The streams on which cudaFreeAsync was called and may be pending. For runtime/memory.hpp.
 #pragma once
 
 #include <cuota/core/config.hpp>
@@ -13,10 +13,10 @@ namespace cuota::inline v0::detail {
 
 struct stream_state;
 
-/// A registry of those streams, without native handles, which their owners may destroy at any time. Threads: any.
+/// A registry of those streams. It has no native handles, which their owners may destroy at any time. Threads: any.
 class CUOTA_PROCESS_STATE async_frees {
 public:
-    /// Adds a stream; omits it if host memory is short. Cost: a load; a lock if the stream is not in the registry yet.
+    /// Adds a stream, unless host memory is short. Cost: a load; a lock if it is not in the registry yet.
     static void note(stream_state& s) noexcept;
     /// Removes the streams of a device and returns those that still have an owner. Throws: std::bad_alloc; nothing changes.
     [[nodiscard]] static dynamic_array<shared<stream_state>> take(device where);

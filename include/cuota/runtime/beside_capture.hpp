@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Makes CUDA calls that are forbidden during stream captures without invalidating a capture.
+/// CUDA calls that are forbidden during stream captures, made without invalidating one.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,13 +12,13 @@ namespace cuota::inline v0::rt {
 
 /// Sets the calling thread's stream capture mode to relaxed, and restores it (a capture-mode guard).
 ///
-/// CUDA calls some functions potentially unsafe, such as cudaMalloc and cudaEventQuery: in other modes they invalidate a capture of the
-/// calling thread and a global-mode capture of any thread. A thread cannot query whether another one captures, so the library makes every
-/// such call in relaxed mode; none of them becomes part of a graph. Calls on a captured stream, and on events recorded in a capture, are
-/// forbidden in every mode.
+/// In other modes, functions that CUDA calls potentially unsafe, such as cudaMalloc and cudaEventQuery, invalidate a capture of the calling
+/// thread and a global-mode capture of any thread. A thread cannot query whether another one captures, so the library makes every such call
+/// in relaxed mode; none becomes part of a graph. Calls on a captured stream, and on events recorded in a capture, are forbidden in every
+/// mode.
 /// Threads: the one that constructed it. Nests.
-/// Throws:  nothing. A failure is reported, unless the driver or the device is missing, and the call is repeated once; if that fails too,
-///          the mode stays as it is.
+/// Throws:  nothing. Unless the driver or the device is missing, a failure is reported and the call repeated once; if that fails too, the
+///          mode stays.
 /// Cost:    two CUDA calls, about 10 ns each. Hot paths make none of the calls that need it.
 class beside_capture {
 public:

@@ -14,30 +14,30 @@
 #include <cuota/core/process.hpp>
 #include <cuota/runtime/simulated.hpp>
 
-/// Thin wrappers of CUDA: each function makes one call or a few and checks the results. They take raw pointers and keep no accounts; for
-/// the library.
+/// Thin wrappers of CUDA for the library: each function makes one call or a few and checks the results. They take raw pointers and keep no
+/// accounts.
 namespace cuota::inline v0::rt {
 
-/// Returns the exception for a failed call. Clears CUDA's last error, so that no other code sees it. Throws: std::bad_alloc.
+/// Returns the exception for a failed call and clears CUDA's last error, so that no other code sees it. Throws: std::bad_alloc.
 [[nodiscard]] cuda_error error_of(cudaError_t code, char const* call, place where);
 
 /// Throws cuda_error if the call failed, and misuse in a child of a process that had used CUDA, which CUDA does not support.
 void check(cudaError_t code, char const* call, place where = {});
 
-/// Returns true for an error after which all later calls for the device fail too and its allocations cannot be freed: CUDA documents that
-/// the code leaves "the process in an inconsistent state", or that the device is gone.
+/// Returns true for an error after which all later calls for the device fail too and its allocations cannot be freed: those that, as
+/// documented by CUDA, leave "the process in an inconsistent state" or mean that the device is gone.
 [[nodiscard]] bool is_for_good(cudaError_t code) noexcept;
 
 namespace detail {
 
-/// Reports the error of a deallocation to the error sink. Returns whether to repeat the call.
+/// Reports the error of a deallocation. Returns whether to repeat the call.
 [[nodiscard]] bool is_worth_repeating(cudaError_t code, char const* call) noexcept;
 
 }  // namespace detail
 
-/// Makes a deallocating call where throwing is impossible. A failure is reported to the error sink and the call is repeated once, so that a
-/// transient error leaks nothing; it is not repeated if is_for_good. In a child of a process that had used CUDA, no call is made. Returns
-/// whether the deallocation is known to have succeeded: a device that failed for good may have freed it anyway.
+/// Makes a deallocating call where throwing is impossible. A failure is reported to the error sink, and the call is repeated once unless
+/// is_for_good, so that a transient error leaks nothing. In a child of a process that had used CUDA, no call is made. Returns whether the
+/// deallocation is known to have succeeded: a device that failed for good may have freed it anyway.
 template <class Call>
 bool give_back(char const* name, Call call) noexcept {
     if (cuota::detail::process_number::is_cuda_of_parent()) [[unlikely]]

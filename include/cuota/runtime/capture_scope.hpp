@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The state of a stream capture in progress: its streams, its thread and the resources that the graph will use. `capture` (graph.hpp)
-/// makes the graph.
+/// A stream capture in progress: its streams, its thread and the resources of the graph. `capture` (graph.hpp) makes the graph.
 #pragma once
 
 #include <atomic>
@@ -31,34 +30,34 @@ namespace cuota::inline v0::detail {
 
 /// A resource that a graph uses at each launch and keeps until it is destroyed.
 ///
-/// Captured work has not run when the capture ends, so what was recorded about it then is discarded; each launch counts as the use. The
-/// destructor releases the resource after the launches have finished.
+/// Captured work does not run during the capture, so records of its uses are discarded; each launch counts as the use. The destructor
+/// releases the resource after the launches have finished.
 class graph_use : public ref_counted {
 public:
     virtual ~graph_use() = default;
-    /// Called by the capturing thread before the capture ends. Throws: misuse if a use is still open that must not be.
+    /// Called by the capturing thread before the capture ends. Throws: misuse if a use is open that must not be.
     virtual void about_to_end() = 0;
     /// Called after the capture has ended, with a graph or without.
     virtual void ended() noexcept = 0;
-    /// Called before a launch on s is enqueued: enqueues the waits that it needs. Throws: misuse, cuda_error, std::bad_alloc.
+    /// Called before a launch on s: enqueues the waits that it needs. Throws: misuse, cuda_error, std::bad_alloc.
     virtual void begin_launch(stream_ref s, place where) = 0;
-    /// Called after the launch was enqueued or has failed, once for each begin_launch that did not throw.
+    /// Called after the launch was enqueued or has failed, for each begin_launch that did not throw.
     virtual void end_launch(stream_ref s, bool is_enqueued) noexcept = 0;
 };
 
-/// A stream captured by `capture`, as described before: CUDA reports neither id nor device of a captured stream.
+/// A stream captured by `capture`: CUDA reports neither id nor device while it is captured.
 struct captured_stream {
     cudaStream_t native;
     std::uint64_t id;
     int device;  ///< its ordinal
 };
 
-/// A capture in progress on the calling thread. Meanwhile the thread has no thread_record, so paths that need no lock and no CUDA call
-/// (home leases, thread caches of pools) fall back on paths that check for captures. Threads without a capture pay nothing.
+/// A capture in progress on the calling thread. Meanwhile the thread has no thread_record, so paths without a lock or CUDA call (home
+/// leases, thread caches of pools) fall back on paths that check for captures. Without captures this costs nothing.
 /// Threads: the capturing one; `has` needs no lock, because the streams are fixed.
 class CUOTA_PROCESS_STATE capture_scope {
 public:
-    /// Starts a scope for these streams. The thread must have no other.
+    /// The thread must have no other scope.
     explicit capture_scope(dynamic_array<captured_stream> streams);
     capture_scope(capture_scope const&) = delete;
     capture_scope& operator=(capture_scope const&) = delete;
@@ -72,7 +71,7 @@ public:
     [[nodiscard]] std::span<std::uint64_t const> ids() const noexcept { return ids_.as_span(); }
     [[nodiscard]] std::span<captured_stream const> streams() const noexcept { return streams_.as_span(); }
 
-    /// Returns the use registered for the address `what`; calls make() if there is none yet. Throws: what make throws, std::bad_alloc.
+    /// Returns the use registered for the address `what`, or registers make(). Throws: what make throws, std::bad_alloc.
     template <class Use, class Make>
     [[nodiscard]] Use& use_of(void const* what, Make make) {
         if (Use* const known = find<Use>(what)) return *known;
@@ -90,12 +89,12 @@ public:
     }
     [[nodiscard]] dynamic_array<shared<graph_use>>& uses() noexcept { return uses_; }
 
-    /// Records an error that could not be thrown where it occurred: the capture then throws it instead of returning a graph. The first one
-    /// is kept.
+    /// Records an error that could not be thrown where it occurred; the capture throws it instead of returning a graph. Keeps the first
+    /// one.
     void fail(std::exception_ptr why) noexcept;
     [[nodiscard]] std::exception_ptr const& failure() const noexcept { return failure_; }
 
-    /// Records the CUDA call that invalidated the capture or was not permitted in it. The first one is kept.
+    /// Records the CUDA call that invalidated the capture or was not permitted in it. Keeps the first one.
     void note_error(cudaError_t code, char const* call, place where);
     /// Describes that call; empty if unknown.
     [[nodiscard]] std::string const& spoiled_by() const noexcept { return spoiled_by_; }
@@ -109,7 +108,6 @@ private:
     [[nodiscard]] static capture_scope*& current() noexcept;
     /// Returns the first entry whose address is not below `what`.
     [[nodiscard]] address const* first_from(void const* what) const noexcept;
-    /// Returns null if not found.
     [[nodiscard]] graph_use* use_at(void const* what) const noexcept;
     /// Throws: std::bad_alloc; nothing changes.
     void enter(void const* what, graph_use& use);
@@ -124,13 +122,13 @@ private:
     hidden_thread const hidden_{};
 };
 
-/// The streams captured by `capture` on all threads. Work enqueued on them before the capture has finished.
+/// The streams captured by `capture` on all threads. Work enqueued on them before has finished.
 /// Threads: any.
 class CUOTA_PROCESS_STATE captured_streams {
 public:
     [[nodiscard]] static captured_streams& all() noexcept;
 
-    /// Adds the streams, calls begin() to begin their capture, and returns true. If begin() returns false, removes them and returns false.
+    /// Adds the streams, and removes them again if begin(), which begins their capture, returns false or throws. Returns begin()'s result.
     /// Queries about streams block meanwhile, so begin() must not wait for work.
     /// Throws: what begin throws, std::bad_alloc; nothing changes.
     template <class Begin>
@@ -156,13 +154,13 @@ public:
     }
     void leave(std::span<std::uint64_t const> ids) noexcept;
     [[nodiscard]] bool has(std::uint64_t stream);
-    /// Returns the stream of a handle, or nullopt if `capture` does not capture it.
+    /// Returns nullopt if `capture` does not capture the stream.
     [[nodiscard]] std::optional<captured_stream> find(cudaStream_t native);
 
     /// Returns whether any stream is captured. Cost: a load, like begun.
     [[nodiscard]] static bool are_any() noexcept { return count_.load(std::memory_order_seq_cst) != 0; }
-    /// Returns how many captures have begun. Work enqueued on a stream between two equal results was not captured if the stream was not
-    /// captured at the first.
+    /// Returns how many captures have begun. Work enqueued between two equal results was not captured if its stream was not captured at the
+    /// first.
     [[nodiscard]] static std::uint64_t begun() noexcept { return begun_.load(std::memory_order_seq_cst); }
 
 private:

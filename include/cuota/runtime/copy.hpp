@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Stream-ordered copies and fills with an explicit direction.
-/// The caller is responsible for the lifetime of both ends; buffers and rings provide that for programs.
-/// A copy with a host end is split where either end crosses a multiple of registered_part, with one CUDA call for each piece. If a later
-/// call fails, the host waits for the earlier ones.
+/// Stream-ordered copies and fills with an explicit direction. 0 bytes or words make no call.
+/// The caller is responsible for the lifetime of both ends; programs use buffers and rings, which provide for that.
+/// A copy with a host end makes one CUDA call for each piece between multiples of registered_part on either end. If a later call fails, the
+/// host waits for the earlier ones.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +16,23 @@
 
 namespace cuota::inline v0::rt {
 
-/// Copies from pinned host memory, which must not change until the stream has passed this point. 0 bytes make no call.
+/// Copies from pinned host memory, which must not change until the stream has passed this point.
 /// Throws: cuda_error; nothing is enqueued.
 void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
 
-/// Copies to pinned host memory, which is valid once the stream has passed this point. 0 bytes make no call.
+/// Copies to pinned host memory, which is valid once the stream has passed this point.
 /// Throws: cuda_error; nothing is enqueued.
 void copy_to_host(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
 
-/// Copies within device memory. The ends must not overlap and must stay allocated until the stream has passed this point. 0 bytes make no
-/// call.
+/// Copies within device memory. The ends must not overlap and must stay allocated until the stream has passed this point.
 /// Throws: cuda_error; nothing is enqueued.
 void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
 
-/// Copies between memory of any kind (cudaMemcpyDefault). May block for pageable host memory. 0 bytes make no call.
+/// Copies between memory of any kind (cudaMemcpyDefault). May block for pageable host memory.
 /// Throws: cuda_error; nothing is enqueued.
 void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
 
-/// Sets every byte; finished once the stream has passed this point. 0 bytes make no call.
+/// Sets every byte; finished once the stream has passed this point.
 /// Throws: cuda_error; nothing is enqueued.
 void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s, place where = place::here());
 
@@ -43,8 +42,8 @@ struct fill_word {
     std::size_t bytes = 1;  ///< 1, 2 or 4
 };
 
-/// Fills device memory with `count` copies of a word; `to` must be aligned to the word size. The driver does it, so no kernel has to be
-/// compiled by nvcc. Finished once the stream has passed this point. 0 words make no call.
+/// Fills device memory with `count` copies of a word; `to` must be aligned to the word size. Made by the driver, so no kernel has to be
+/// compiled by nvcc. Finished once the stream has passed this point.
 /// Throws: cuda_error; nothing is enqueued.
 void fill_words(void* to, fill_word value, std::size_t count, stream_ref s, place where = place::here());
 
@@ -66,7 +65,7 @@ struct memset_calls {
     bool is_complete;                        ///< both were found
 };
 
-/// Returns the functions, looked up once; an attempt that throws is repeated by the next call. Threads: any. Throws: cuda_error.
+/// Looks the functions up once; an attempt that throws is repeated. Threads: any. Throws: cuda_error.
 [[nodiscard]] memset_calls const& memsets();
 
 CUOTA_INLINE memset_calls const& memsets() {

@@ -16,8 +16,7 @@
 
 namespace cuota::inline v0 {
 
-/// Why no device is available, as far as the driver's error code identifies it.
-/// Example: tests/runtime/cuda_state.sim.cpp
+/// Why no device is available, as far as the driver's error code tells. Example: tests/runtime/cuda_state.sim.cpp
 enum class cuda_trouble {
     none,                   ///< devices are available
     driver_missing_or_old,  ///< the driver is missing or too old for this program
@@ -80,7 +79,7 @@ template <class Call>
 
 }  // namespace detail
 
-/// Queries CUDA without creating a context. Failures are part of the result, for the program to print.
+/// Queries CUDA without creating a context. Failures are part of the result.
 /// Threads: any. Throws: std::bad_alloc. Cost: the first CUDA call of a process starts the driver, which takes long.
 /// Example: tests/runtime/cuda_state.sim.cpp
 [[nodiscard]] cuda_state look_at_cuda();

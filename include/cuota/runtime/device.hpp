@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Devices: the current one, names, and the memory that the driver reports.
+/// Devices, and the memory that the driver reports.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace cuota::inline v0 {
 
-/// A device, identified by its ordinal. A value that owns nothing; if the device does not exist, its queries throw.
+/// A device, identified by its ordinal. A value; if the device does not exist, its queries throw.
 /// Threads: any. Throws: cuda_error. Cost: a few CUDA calls per query; `name` is cached.
 /// Example: tests/runtime/device.cpp
 class device {
@@ -32,7 +32,7 @@ public:
     /// Returns the marketing name; "simulated" on the simulator. Cached. Throws: cuda_error.
     CUOTA_PROCESS_STATE [[nodiscard]] std::string const& name() const;
 
-    /// Both from the same instant; other programs may change `free` at any time.
+    /// Figures of one instant; other programs may change `free` at any time.
     struct memory_info {
         std::size_t free = 0;   ///< bytes available from the driver, for every program
         std::size_t total = 0;  ///< capacity in bytes
@@ -40,8 +40,8 @@ public:
     /// Returns the driver's current figures for this device's memory. Throws: cuda_error.
     [[nodiscard]] memory_info memory() const;
 
-    /// Returns the NUMA node of the host memory nearest to this device, or nullopt if the driver does not report it. Throws: cuda_error if
-    /// the device does not exist.
+    /// Returns the NUMA node of the nearest host memory; nullopt if the driver does not report it. Throws: cuda_error if the device does
+    /// not exist.
     [[nodiscard]] std::optional<int> host_node() const;
 
     /// Waits for all work that this process has enqueued on the device. Throws: cuda_error; misuse during a `capture` of any thread.
@@ -55,13 +55,13 @@ private:
 
 /// Makes a device current for the calling thread until the scope ends. Throws: cuda_error; nothing changes.
 ///
-/// The destructor restores the previous device. It does not create a context on one that the program has not used, which cudaSetDevice does
+/// The destructor restores the previous device, without creating a context on one that the program has not used, which cudaSetDevice does
 /// since CUDA 12.
 /// Threads: the one that constructed it. Cost: a CUDA call, and three more if another device was current.
 /// Example: tests/runtime/device.cpp
 class device_scope {
 public:
-    /// Does nothing, and the destructor neither, if `wanted` is already current.
+    /// Does nothing, nor does the destructor, if `wanted` is already current.
     explicit device_scope(device wanted);
     device_scope(device_scope const&) = delete;
     device_scope& operator=(device_scope const&) = delete;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Host waits before memory is freed or reused, and errors for operations that captured streams do not allow.
-/// For the library's own memory and buffers; programs use stream_ref::synchronize.
+/// Host waits before memory is freed or reused, and errors for operations on captured streams. For the library's memory and buffers;
+/// programs use stream_ref::synchronize.
 #pragma once
 
 #include <cuota/core/config.hpp>
@@ -10,8 +10,8 @@
 
 namespace cuota::inline v0::rt {
 
-/// Throws misuse if this thread captures s with `capture`, so that a CUDA call that would invalidate the capture is never made. `what`
-/// names the operation and `instead` the alternative; both are in the message. Cost: a load, outside of captures.
+/// Throws misuse if this thread captures s with `capture`, before a CUDA call that would invalidate the capture. The message contains
+/// `what`, the operation, and `instead`, the alternative. Cost: a load, outside of captures.
 void refuse_own_capture(stream_ref s, char const* what, char const* instead, place where = {});
 /// Throws misuse if s is part of a foreign capture (foreign_capture_of). Cost: a CUDA call.
 void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, place where = {});
@@ -19,18 +19,17 @@ void refuse_foreign_capture(stream_ref s, char const* what, char const* instead,
 void refuse_captured(stream_ref s, char const* what, char const* instead, place where = {});
 
 /// Waits on the host for all work on s, where throwing is impossible, before memory is freed that the work may use. Returns whether the
-/// work is known to have finished. If this thread captures s with `capture`, the capture fails. A stream of a foreign capture is not waited
-/// for, which is reported as misuse. For cudaStreamPerThread of another thread, waits for the device's legacy stream, which waits for the
-/// default streams of all threads; if that thread has ended or the stream was destroyed, waits for the device. Errors go to the error sink.
-/// Threads: any.
+/// work is known to have finished. If this thread captures s, the capture fails. A foreign capture is not waited for, which is reported as
+/// misuse. For cudaStreamPerThread of another thread, waits for the device's legacy stream, and so for the default streams of all threads;
+/// if that thread has ended, or the stream was destroyed, waits for the device. Errors go to the error sink. Threads: any.
 bool drain(stream_ref s) noexcept;
-/// Returns whether s is part of a foreign capture, and reports that as misuse. Memory freed on s must then stay allocated, because the
-/// graph may use it at every launch. Threads: any.
+/// Returns whether s is part of a foreign capture, which is reported as misuse: memory freed on s must stay allocated, because each launch
+/// of the graph may use it. Threads: any.
 [[nodiscard]] bool is_kept_for_foreign_graph(stream_ref s) noexcept;
-/// Waits for the work on s like drain. Returns false without waiting if is_kept_for_foreign_graph: the memory must not be freed.
+/// Waits like drain, or returns false if is_kept_for_foreign_graph: the memory must not be freed.
 [[nodiscard]] bool drain_to_free(stream_ref s) noexcept;
 
-/// Waits on the host for the work on s. If that throws, waits once more before rethrowing, so that no copy is in progress when the caller's
+/// Waits on the host for the work on s; if that throws, waits once more before rethrowing, so that no copy is in progress when the caller's
 /// host memory is destroyed.
 /// Throws: cuda_error, also for an error of the work.
 void synchronize_or_drain(stream_ref s, place where);
@@ -82,7 +81,7 @@ CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* 
 }
 
 // Waits for the legacy stream, which waits for the default streams of all live threads and invalidates only captures of streams that
-// synchronize with it; or for all streams of the device, which invalidates every capture on it.
+// synchronize with it; or for the device, which invalidates every capture on it.
 [[gnu::noinline]] CUOTA_INLINE bool drain_device(device on, bool by_legacy_stream) noexcept {
     bool is_done = false;
     report_failure_of([&] {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Calls of the CUDA driver. The runtime looks the functions up by name, so nothing is linked to the driver's library. Included only by
-/// definitions, because it includes <cuda.h>.
+/// Calls of the CUDA driver, looked up by name at run time, so that nothing is linked to the driver's library. Only definitions include
+/// this header, and with it <cuda.h>.
 #pragma once
 
 #include <cuota/core/config.hpp>
@@ -17,14 +17,13 @@
 /// Driver functions, looked up by name.
 namespace cuota::inline v0::rt::driver {
 
-// Driver and runtime use the same error numbers, and the runtime has a text for each.
+// Driver and runtime number errors alike, and the runtime has texts for them.
 static_assert(static_cast<int>(CUDA_ERROR_OUT_OF_MEMORY) == static_cast<int>(cudaErrorMemoryAllocation));
 static_assert(static_cast<int>(CUDA_ERROR_ALREADY_MAPPED) == static_cast<int>(cudaErrorAlreadyMapped));
 static_assert(static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS) == static_cast<int>(cudaErrorIllegalAddress));
 static_assert(static_cast<int>(CUDA_ERROR_NOT_SUPPORTED) == static_cast<int>(cudaErrorNotSupported));
 static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaErrorUnknown));
 
-/// Returns the runtime's error with the same number.
 [[nodiscard]] constexpr cudaError_t as_runtime(CUresult code) noexcept {
     return static_cast<cudaError_t>(code);
 }

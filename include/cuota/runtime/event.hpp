@@ -33,43 +33,42 @@ struct event_traits {
 
 /// How a host thread waits for an event. Example: tests/runtime/event.sim.cpp
 enum class host_wait {
-    /// As the device is configured (cudaDeviceSchedule...), by default possibly a spin: lowest latency, may occupy a core.
+    /// the device's setting (cudaDeviceSchedule...), possibly a spin: lowest latency, may occupy a core
     active,
     blocking,  ///< sleeps (cudaEventBlockingSync): tens of microseconds more latency, occupies no core
 };
 
 /// A point in a stream that other streams and host threads can wait for.
 ///
-/// CUDA treats an event that was never recorded as complete, so a forgotten record is a silent race; this type avoids that state because
-/// its constructor records. Recording again moves the point; earlier waits keep the old one. Without timing, which has a cost. Move-only; a
-/// moved-from event may only be destroyed or assigned to, any other use is misuse.
-/// Order:   the event completes after the work enqueued on the stream before it; `stream_ref::wait` orders another stream after it.
-/// Threads: any may wait and query; only one at a time may record or move it.
+/// CUDA treats an event that was never recorded as complete, so a forgotten record is a silent race; the constructor therefore records.
+/// Recording again moves the point; earlier waits keep the old one. Without timing, which has a cost. Move-only; a moved-from event may
+/// only be destroyed or assigned to, any other use is misuse.
+/// Order:   completes after the work enqueued on the stream before it; `stream_ref::wait` orders another stream after it.
+/// Threads: any may wait and query; one at a time may record or move it.
 /// Throws:  cuda_error; misuse if moved from.
 /// Cost:    one CUDA call to record, query or wait; several to make one: keep it and record again.
 /// Example: tests/runtime/event.sim.cpp
 class event {
 public:
-    /// Makes an event on the device of s, which need not be current, and records it. `wait` selects how `synchronize` waits. Throws:
-    /// cuda_error.
+    /// Makes an event on the device of s, which need not be current, and records it. `wait` is for `synchronize`. Throws: cuda_error.
     explicit event(stream_ref s, host_wait wait = host_wait::active);
 
-    /// Records the event after all work enqueued on s so far. s must belong to the event's device.
+    /// Records the event after all work enqueued on s so far. s must be on the event's device.
     /// Throws: cuda_error; the event keeps its previous point.
     void record(stream_ref s);
 
-    /// Returns whether all work before the event has finished. Does not wait.
-    /// Throws: cuda_error; misuse if it was recorded in a capture.
+    /// Returns whether all work before the event has finished, without waiting.
+    /// Throws: cuda_error; misuse if recorded in a capture.
     [[nodiscard]] bool is_done() const;
 
-    /// Waits on the host. Throws: cuda_error, also for an error of the work before the event; misuse if it was recorded in a capture.
+    /// Waits on the host. Throws: cuda_error, also for an error of the work before the event; misuse if recorded in a capture.
     void synchronize() const;
 
-    /// Returns the native event, which the caller must not destroy; null if moved from.
+    /// Returns the native event, owned by this object; null if moved from.
     [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }
 
 protected:
-    /// Records like `record` on a stream of that foreign capture, or of none (0). Makes one CUDA call.
+    /// `record` on a stream of that foreign capture, or of none (0). Makes one CUDA call.
     void record_in(stream_ref s, std::uint64_t foreign);
 
 private:
@@ -86,8 +85,8 @@ private:
     std::uint64_t foreign_ = 0;  // foreign_capture_of the stream when it was recorded
 };
 
-/// A timestamp in a stream (a timed event), taken by the device. The constructor records. For measuring, not for ordering, because it costs
-/// more than an event. Move-only; a moved-from mark may only be destroyed or assigned to, any other use is misuse.
+/// A timestamp in a stream (a timed event), taken by the device. The constructor records. Costs more than an event, which suffices for
+/// ordering. Move-only; a moved-from mark may only be destroyed or assigned to, any other use is misuse.
 /// Order:   taken after the work enqueued on the stream before it.
 /// Threads: one at a time.
 /// Throws:  cuda_error; misuse in a capture.
@@ -97,12 +96,12 @@ class time_mark {
 public:
     /// Makes a mark on the device of s, which need not be current, and records it. Throws: see record.
     explicit time_mark(stream_ref s);
-    /// Records the mark after all work enqueued on s so far. s must belong to the mark's device.
+    /// Records the mark after all work enqueued on s so far. s must be on the mark's device.
     /// Throws: misuse if s is captured, where timestamps do not exist; cuda_error.
     void record(stream_ref s);
 
-    /// Returns the time from `earlier` to this mark, with a resolution of about 0.5 us; nullopt while work before either is unfinished.
-    /// Both must belong to one device. Throws: cuda_error.
+    /// Returns the time from `earlier` to this mark, to about 0.5 us; nullopt while work before either is unfinished. Both must be on one
+    /// device. Throws: cuda_error.
     [[nodiscard]] std::optional<std::chrono::nanoseconds> since(time_mark const& earlier) const;
 
 private:
@@ -119,17 +118,17 @@ namespace detail {
 /// Returns the foreign capture that the event was last recorded in, or 0.
 [[nodiscard]] inline std::uint64_t foreign_capture_of(event const& e) noexcept { return e.foreign_; }
 
-/// Orders later work on s after the event, like s.wait(e), for uses that the library tracks. Work recorded in a foreign capture runs when
-/// its graph is launched, which the library cannot observe: only streams of that capture wait for it.
+/// Orders later work on s after the event, like s.wait(e), for uses that the library tracks. Work recorded in a foreign capture runs at
+/// launches that the library cannot observe, so only streams of that capture wait for it.
 /// Throws: see wait.
 void order_after(stream_ref s, event const& e);
 
-/// Orders later work on s after all work enqueued on `other` so far. Throws: cuda_error; misuse if `other` is part of a foreign capture and
-/// s is not, because an event can be neither recorded nor waited for.
+/// Orders later work on s after all work enqueued on `other` so far. Throws: cuda_error; misuse if `other` is in a foreign capture and s is
+/// not, because no event can connect them.
 void order_after_work_of(stream_ref s, stream_ref other);
 
-/// Calls record(), which records a point in s for others to wait for, and returns true. Returns false if `capture` captures s: its earlier
-/// work has finished, and the recorded point, if any, is not valid. A capture may begin concurrently; record() is then repeated.
+/// Marks a position in s for others to wait for by record() and returns true. Returns false if `capture` captures s: its earlier work has
+/// finished, and a recorded mark is not valid. If a capture begins meanwhile, tries again.
 /// Throws: what record throws; see is_captured.
 template <class Record>
 [[nodiscard]] bool mark_outside_capture(stream_ref s, Record record) {
@@ -147,8 +146,8 @@ template <class Record>
 
 namespace rt {
 
-/// Waits for the work before an event like drain(stream_ref). Returns false without waiting if the event was recorded in a capture; a
-/// `capture` of this thread then fails.
+/// Like drain(stream_ref), for the work before an event. Returns false without waiting if it was recorded in a capture; a `capture` of this
+/// thread fails.
 bool drain(event const& e) noexcept;
 
 }  // namespace rt
@@ -209,7 +208,7 @@ CUOTA_INLINE void event::record_in(stream_ref s, std::uint64_t foreign) {
     cuota::detail::capture_scope const* const own = cuota::detail::capture_of(s);
     rt::check(cudaEventRecord(native(), s.get()), "cudaEventRecord");
     std::uint64_t const now = own ? own->number() : 0;
-    // Events recorded outside of captures may be read concurrently: both are 0 and stay unwritten.
+    // Others may read these concurrently if both are 0, so unchanged values are not written.
     if (capture_ != now) capture_ = now;
     if (foreign_ != foreign) foreign_ = foreign;
 }

@@ -25,8 +25,8 @@ inline constexpr std::size_t size_of = sizeof(T);
 template <>
 inline constexpr std::size_t size_of<void> = 0;
 
-/// Returns the elements per pack for arrays with elements of `a` and `b` bytes, one of which may be 0: with it, a pack of the wider type
-/// has 16 bytes or more, and one of the narrower type 4 or more. Returns 0 for sizes that do not divide 16.
+/// Returns the elements per pack for arrays with elements of `a` and `b` bytes (0: no array): packs of the wider type then have 16 bytes or
+/// more, those of the narrower one 4 or more. Returns 0 for sizes that do not divide 16.
 [[nodiscard]] constexpr std::size_t pack_of(std::size_t a, std::size_t b) noexcept {
     std::size_t const wide = std::max(a, b);
     std::size_t const narrow = std::min(a, b) == 0 ? wide : std::min(a, b);
@@ -40,7 +40,7 @@ struct alignas(IsWide ? std::min(P * sizeof(T), widest_access) : alignof(T)) ele
     T at[P];
 };
 
-/// Throws misuse: a kernel needs an alignment of `wanted` bytes at p.
+/// Throws misuse: p is not aligned to `wanted` bytes.
 [[noreturn]] void refuse_misaligned(void const* p, std::size_t wanted);
 
 /// Accesses memory as a pack. A misaligned access stops the kernel, on a GPU and on the simulator.
@@ -86,8 +86,8 @@ CUOTA_KERNEL void store(element_pack<T, P, IsWide> const& from, T* to) {
     *pack_at<element_pack<T, P, IsWide>>(to) = from;
 }
 
-/// Splits elements 0 to count - 1 of several arrays into `head` elements, `packs` packs that are aligned in every array, and the rest.
-/// Without packs if no element is aligned in all arrays.
+/// Elements 0 to count - 1 of several arrays: `head` elements, `packs` packs that are aligned in every array, and the rest. No packs if no
+/// element is aligned in all arrays.
 struct pack_split {
     std::size_t count = 0;
     std::size_t head = 0;
@@ -100,7 +100,6 @@ struct pack_split {
         void const* b;
         std::size_t b_size;
     };
-    /// Splits `count` elements into packs of `each`.
     [[nodiscard]] static pack_split of(std::size_t count, std::size_t each, arrays const& of) noexcept {
         auto const is_aligned = [each](void const* p, std::size_t offset, std::size_t size) {
             return size == 0 || (reinterpret_cast<std::uintptr_t>(p) + offset * size) %
@@ -112,16 +111,15 @@ struct pack_split {
                 return {count, head, (count - head) / each};
         return {count, count, 0};
     }
-    /// Returns the first element of pack `pack`.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t begin(std::size_t pack,
                                                                 std::size_t each) const noexcept {
         return head + pack * each;
     }
-    /// Returns the number of elements outside of packs.
+    /// The number of elements outside of packs.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t singles(std::size_t each) const noexcept {
         return count - packs * each;
     }
-    /// Returns the k-th of those.
+    /// The k-th of those.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t single(std::size_t k,
                                                                  std::size_t each) const noexcept {
         return k < head ? k : k + packs * each;
@@ -179,8 +177,8 @@ template <class From, class To, class F>
 inline constexpr unsigned least_resident<each_element<From, To, F>> = 8;
 
 /// Enqueues to[i] = f(i, from[i]) for every i < n, in accesses of 16 bytes where the alignment allows. With From = void, calls f(i); with
-/// To = void, f writes nothing. Each thread has its own copy of f, which may accumulate state, and calls f.finish(warp) once afterwards if
-/// that exists. `to` may equal `from`; otherwise they must not overlap.
+/// To = void, f writes nothing. Each thread has its own copy of f, which may accumulate state, and finally calls f.finish(warp) if that
+/// exists. `to` may equal `from`; otherwise they must not overlap.
 /// Order, threads, throws: see for_each_index.
 template <class From, class To, class F>
 void for_each_element(stream_ref s, std::size_t n, From const* from, To* to, F f, char const* name,

@@ -36,7 +36,7 @@ inline constexpr bool has_host_side<each_index<F>> = !__nv_is_extended_device_la
 
 namespace rt {
 
-/// Returns whether for_each_index can run an F in this program: it is simulated, or nvcc compiled F.
+/// Whether this program can run an F: it is simulated, or nvcc compiled F.
 template <class F>
 [[nodiscard]] bool can_run() noexcept {
     using body = cuota::detail::each_index<F>;
