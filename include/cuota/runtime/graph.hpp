@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// CUDA graphs: work that is captured once and launched repeatedly, with the memory that it uses.
+/// CUDA graphs: work that is captured once and launched repeatedly.
 #pragma once
 
 #include <concepts>
@@ -46,11 +46,11 @@ extern template class shared<detail::graph_use>;
 /// A launchable graph (cudaGraphExec_t) and the resources that it uses. Returned by `capture`.
 ///
 /// A launch is one use of each buffer that was borrowed in the capture: it waits like a lease on its stream, and later leases wait for it.
-/// The buffers must outlive the launches. Memory that was allocated in the capture on its streams, or freed in it, belongs to the graph;
-/// its addresses are not reused until the graph is destroyed.
+/// The buffers must outlive the launches. Memory allocated in the capture on its streams, or freed in it, belongs to the graph; its
+/// addresses are not reused until the graph is destroyed.
 ///
-/// Move-only; a moved-from graph may only be destroyed or assigned to. The destructor waits on the host for its launches if it has memory
-/// to free.
+/// Move-only; a moved-from graph may only be destroyed or assigned to. The destructor waits on the host for launches if it has memory to
+/// free.
 /// Order, throws, cost: see `launch`.
 /// Threads: one at a time.
 /// Example: examples/replay_graph.cpp
@@ -65,14 +65,14 @@ public:
     ~graph_exec();
 
     /// Enqueues the graph on s, which need not be a stream of the capture.
-    /// Order:  after the work on s and all earlier uses of the graph's resources, and before all later ones; launches of one graph run one
+    /// Order:  after the work on s and all earlier uses of the graph's resources, before all later ones; launches of one graph run one
     ///         after the other.
-    /// Throws: misuse if a buffer that it uses was destroyed or has a conflicting lease on another stream, or if s is captured; cuda_error,
+    /// Throws: misuse if a buffer was destroyed or has a conflicting lease on another stream, or if s is captured; cuda_error,
     /// std::bad_alloc. Nothing is launched.
     /// Cost:   one or two CUDA calls, and a lease for each buffer.
     void launch(stream_ref s, place where = place::here());
 
-    /// Returns the native graph; null if moved from. Do not launch it directly: that launch and the leases would not wait for each other.
+    /// Returns the native graph; null if moved from. Do not launch it directly: the launch and the leases would not wait for each other.
     [[nodiscard]] cudaGraphExec_t get() const noexcept { return exec_.get(); }
 
 private:
@@ -100,20 +100,20 @@ graph_exec captured(stream_ref const* streams, std::size_t count, F&& f, place w
 }  // namespace detail
 
 /// Captures the work that f enqueues on the streams; it runs only when the graph is launched. The graph includes all of the streams: it
-/// begins and ends on the first, and the others fork from it at the beginning and join it at the end.
+/// begins and ends on the first; the others fork from it and join it.
 ///
-/// Waits first, on the host, for the work enqueued on the streams before. f may also enqueue work on other streams, which runs immediately
-/// and is not part of the graph.
+/// First waits on the host for the work already enqueued on the streams. Work that f enqueues on other streams runs immediately and is not
+/// part of the graph.
 /// On the captured streams, in f, on this thread:
 /// - Leases of buffers, and kernels and copies that use them, work as usual; they must end before f returns. Each launch waits for uses of
 ///   the buffers by other streams.
 /// - Memory of a step_plan in a planned step has the same addresses at each launch. A deviation from the plan is misuse.
 /// - Memory of a scoped_pool and of device_memory belongs to the graph until it is destroyed, also if f frees it.
-/// - Operations that wait on the host are misuse: copies to and from pageable host memory, synchronize, a loader's views.
-/// Misuse is thrown before the CUDA call that would invalidate the capture; f may catch it and continue.
+/// - Waits on the host are misuse: copies to and from pageable host memory, synchronize, a loader's views.
+/// Misuse is thrown before a CUDA call that would invalidate the capture; f may catch it and continue.
 ///
-/// The capture is thread-local (cudaStreamCaptureModeThreadLocal): other threads cannot invalidate it. A CUDA call in f that graphs do not
-/// support, such as cudaMalloc, is an error of CUDA. For captures begun by CUDA's own calls see docs/streams_and_leases.md.
+/// The capture is thread-local (cudaStreamCaptureModeThreadLocal): other threads cannot invalidate it. CUDA calls in f that graphs do not
+/// support, such as cudaMalloc, fail. For captures begun by CUDA's own calls see docs/streams_and_leases.md.
 ///
 /// Throws: what f throws; misuse; cuda_error, which names the call that invalidated the capture if known. No graph is made, and the streams
 /// are as before.
@@ -210,7 +210,7 @@ CUOTA_INLINE void graph_exec::launch(stream_ref s, place where) {
 
 namespace cuota::inline v0::detail {
 
-/// A capture in progress. The destructor ends it without a graph unless end() has.
+/// A capture in progress. The destructor ends it without a graph unless end() did.
 class capture_session {
 public:
     capture_session(std::span<stream_ref const> streams, place where);
@@ -226,7 +226,7 @@ private:
 
     static std::vector<stream_share> shares_of(std::span<stream_ref const> streams);
     static dynamic_array<captured_stream> described(std::span<stream_ref const> streams, place where);
-    // Throws misuse for a captured stream, and waits until all earlier work has finished. Must not hold the lock of captured_streams.
+    // Throws misuse for a captured stream, and waits for earlier work. Must not hold the lock of captured_streams.
     void check_and_wait() const;
     // Returns false if work was enqueued on a stream since.
     [[nodiscard]] bool are_idle() const;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Kernel launches: on a GPU as compiled by nvcc, on the simulator as host functions.
+/// Kernel launches: compiled by nvcc on a GPU, host functions on the simulator.
 #pragma once
 
 #include <atomic>
@@ -28,16 +28,16 @@ struct kernel_grid {
     std::size_t blocks = 0;    ///< blocks with work for every thread; not 0
     bool is_resident = false;  ///< launch at most as many blocks as the device runs concurrently
 
-    /// Returns a grid for `count` iterations, of which each thread runs one or several.
+    /// Returns a grid for `count` iterations; each thread runs one or several.
     [[nodiscard]] static constexpr kernel_grid of(std::size_t count, bool is_resident) noexcept {
         return {count / threads + (count % threads != 0 ? 1 : 0), is_resident};
     }
 };
 
-// A kernel's body is a copyable object that each thread calls once with its kernel_thread, for all iterations of that thread.
+// A kernel's body is a copyable object that each thread calls once with its kernel_thread, for all of the thread's iterations.
 //
-// Launches a body on a GPU; null if nvcc compiled no file of the program that launches it. In a program built by two compilers, the linker
-// keeps one launch_kernel for each body, and either one must find nvcc's launcher.
+// Launches a body on a GPU; null if nvcc compiled no file that launches it. In a program built by two compilers, the linker keeps one
+// launch_kernel for each body, and either one must find nvcc's launcher.
 template <class Body>
 using launcher = void (*)(stream_ref s, device on, kernel_grid grid, Body const& body, char const* name,
                           place where);
@@ -52,7 +52,7 @@ struct kernel_facts {
     std::atomic<bool> has_one_layout = false;          ///< its body has the same size in host and device code
 };
 
-/// Returns the number of blocks of a kernel that a device runs concurrently. Throws: cuda_error.
+/// Returns how many blocks of a kernel a device runs concurrently. Throws: cuda_error.
 [[nodiscard]] std::size_t resident_blocks(void const* kernel, kernel_facts& facts, device on, place where);
 
 /// A kernel's body, as host code passes it.
@@ -62,11 +62,11 @@ struct kernel_body {
 };
 
 /// Launches a kernel on the current device, which must be the stream's.
-/// Throws: cuda_error; misuse if the body has another size in device code, which would read its members at wrong offsets.
+/// Throws: cuda_error; misuse if the body's size differs in device code, which would read members at wrong offsets.
 void launch_on_device(void const* kernel, kernel_facts& facts, stream_ref s, device on, kernel_grid grid,
                       kernel_body body, char const* name, place where);
 
-/// Minimum number of resident blocks per multiprocessor, which bounds the registers of a thread: 32 with 8 blocks and 64 with 4, given the
+/// Minimum number of resident blocks per multiprocessor, which bounds the registers of a thread: 32 for 8 blocks, 64 for 4, given the
 /// 65,536 registers per multiprocessor of current devices.
 template <class Body>
 inline constexpr unsigned least_resident = 1;
@@ -119,7 +119,7 @@ template <class Body>
 }
 #endif
 
-/// Enqueues job() on the simulator as a kernel of one thread. Each launch of a graph calls the same job again.
+/// Enqueues job() on the simulator as a kernel of one thread, also called by each launch of a graph.
 template <class Job>
 void enqueue_on_simulator(stream_ref s, Job job, char const* name, place where) {
     sole<Job> work{new Job{std::move(job)}};
@@ -148,7 +148,7 @@ inline constexpr bool has_host_side = CUOTA_SIMULATED_KERNELS != 0;
 [[noreturn]] void refuse_launch_without_nvcc(char const* name, place where);
 [[noreturn]] void refuse_launch_on_simulator(char const* name, place where);
 
-/// Enqueues a kernel on s, which may belong to any device. Returns before the work has finished.
+/// Enqueues a kernel on s, on any device. Returns before the work has finished.
 /// Throws: cuda_error; misuse if the program has neither device nor host code for it. Nothing is enqueued.
 template <class Body>
 void launch_kernel(stream_ref s, kernel_grid grid, Body body, char const* name, place where) {
@@ -188,7 +188,7 @@ CUOTA_INLINE std::size_t resident_blocks(void const* kernel, kernel_facts& facts
     return blocks;
 }
 
-// nvcc compiles a body twice, and its host and device layouts of [[no_unique_address]] members differ.
+// nvcc compiles a body twice, and host and device layouts of [[no_unique_address]] members differ.
 CUOTA_INLINE void refuse_other_layout(void const* kernel, kernel_facts& facts, std::size_t bytes,
                                       char const* name, place where) {
     std::size_t offset = 0;
@@ -211,8 +211,7 @@ CUOTA_INLINE void launch_on_device(void const* kernel, kernel_facts& facts, stre
     constexpr std::size_t most_blocks = 1u << 16;  // beyond that, threads run several iterations
     std::size_t const limit = grid.is_resident ? resident_blocks(kernel, facts, on, where) : most_blocks;
     auto const blocks = static_cast<unsigned>(std::min(grid.blocks, limit));
-    // cudaLaunchKernel returns the result of this launch. After <<<>>> only the thread's last error is available, which may be an older one
-    // of another library.
+    // cudaLaunchKernel returns the result of this launch; after <<<>>> only the thread's last error is available, which may be older.
     rt::check(cudaLaunchKernel(kernel, dim3{blocks}, dim3{static_cast<unsigned>(kernel_grid::threads)},
                                &body.at, 0, s.get()),
               name, where);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reports of kernels on a GPU to the host about why they stopped themselves (device-side assertions).
+/// Records of kernels on a GPU for the host of why they stopped (device-side assertions).
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@
 
 namespace cuota::inline v0::rt {
 
-/// The first misuse that a kernel detected. It is in host memory that kernels can write to, because the trap that stops a kernel destroys
-/// the device's context.
+/// The first misuse that a kernel detected, in host memory that kernels can write to: the trap that stops a kernel destroys the device's
+/// context.
 ///
-/// A kernel stores only the addresses of the tag's and call site's texts, which the host reads; it copies the unit's text. The record fills
-/// its page, which is page-locked.
+/// A kernel stores the addresses of the tag's and call site's texts, which the host reads, and copies the unit's text. The record fills its
+/// page, which is page-locked.
 struct alignas(4096) kernel_misuse {
     static constexpr unsigned none = 0,  ///< values of `state`: nothing was written
         being_written = 1,               ///< by the first kernel; must not be read
@@ -39,7 +39,7 @@ CUOTA_PROCESS_STATE [[nodiscard]] kernel_misuse& first_kernel_misuse() noexcept;
 
 namespace detail {
 
-/// Makes `record` writable for kernels of all devices, at its own address. Returns null, with the page not locked, if CUDA refuses.
+/// Makes `record` writable for kernels of all devices, at its own address. If CUDA refuses, returns null and the page is not locked.
 [[nodiscard]] kernel_misuse* open_to_kernels(kernel_misuse& record) noexcept;
 
 CUOTA_HOST_DEVICE inline bool claim(unsigned& state) noexcept {
@@ -82,18 +82,18 @@ CUOTA_HOST_DEVICE inline void note(kernel_misuse& in, cuota::detail::out_of_boun
 /// Formats the recorded misuse; empty if none was recorded. Throws: std::bad_alloc.
 [[nodiscard]] std::string text_of(kernel_misuse const& noted);
 
-/// Returns the recorded misuse if `code` is an error that a stopped kernel leaves behind; otherwise empty. Throws: std::bad_alloc.
+/// Returns the recorded misuse if `code` is an error left by a stopped kernel; otherwise empty. Throws: std::bad_alloc.
 [[nodiscard]] std::string why_a_kernel_stopped(cudaError_t code);
 
 #if defined(__CUDACC__)
-/// Stops the kernel, and with it all work on the device. Without a record, prints the misuse.
+/// Stops the kernel and all work on the device. Without a record, prints the misuse.
 __device__ __noinline__ inline void stop_kernel(kernel_misuse* notebook,
                                                 cuota::detail::out_of_bounds const& what, char const* unit,
                                                 tag name, place leased) {
 #if defined(__CUDA_ARCH__)
     if (notebook) {
         note(*notebook, what, unit, name, leased);
-        // A trap may stop other threads immediately, so the first one must have finished writing. The number of polls is bounded.
+        // A trap may stop other threads immediately, so wait (a bounded number of polls) until the first one has finished writing.
         unsigned const volatile& state = notebook->state;
         for (int i = 0; i != 1'000'000 && state != kernel_misuse::written; ++i) {}
     } else {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Allocation calls of the runtime. Insufficient memory is a result (null); every other failure throws.
+/// Allocation calls of the runtime. They return null if memory is insufficient; every other failure throws.
 /// For resource/, which adds typed errors and accounting; programs use the resources.
 #pragma once
 
@@ -16,25 +16,25 @@ namespace cuota::inline v0::rt {
 
 namespace detail {
 
-// Takes the pointer by reference, because the call that sets it is another argument of the same expression.
+// Takes the pointer by reference, because another argument of the same expression sets it.
 void* granted(cudaError_t code, void* const& pointer, char const* call);
 
-/// Larger requests (bytes) are refused without a call: no x86-64 or aarch64 process has that many addresses, and near 2^64 the driver
-/// rounds the size past zero and reports an invalid value instead of insufficient memory.
+/// Larger requests (bytes) are refused without a call: no x86-64 or aarch64 process has that many addresses, and near 2^64 the driver's
+/// size overflows, so that it reports an invalid value instead of insufficient memory.
 inline constexpr std::size_t max_request = std::size_t{1} << 47;
 
 }  // namespace detail
 
-/// Allocates memory of the current device, aligned to 256 bytes. Returns null if memory is insufficient. Throws: cuda_error.
+/// Allocates memory of the current device, aligned to 256 bytes; null if insufficient. Throws: cuda_error.
 [[nodiscard]] void* device_allocate(std::size_t bytes);
-/// Frees device memory. No work may still use it: CUDA says that cudaFree may wait for the device, without a guarantee. Like every
-/// deallocation here, returns false if the memory was not freed, which is reported.
+/// Frees device memory. No work may still use it: CUDA does not guarantee that cudaFree waits for the device. Like every deallocation here,
+/// returns false if the memory was not freed, which is reported.
 bool device_free(void* p) noexcept;
 
-/// Allocates from the current device's default pool, in stream order of s. Returns null if memory is insufficient.
+/// Allocates from the current device's default pool, in stream order of s; null if insufficient.
 /// Throws: misuse if this thread or a foreign capture captures s; cuda_error.
 [[nodiscard]] void* async_allocate(std::size_t bytes, stream_ref s);
-/// Frees memory in stream order of s. If this thread captures s, the capture fails and cudaFree frees the memory. In a foreign capture
+/// Frees memory in stream order of s. If this thread captures s, the capture fails and cudaFree frees the memory; in a foreign capture
 /// nothing is freed, which is reported.
 bool async_free(void* p, stream_ref s) noexcept;
 
@@ -46,23 +46,23 @@ struct pool_levels {
     /// Returns the bytes that are reserved but not used.
     [[nodiscard]] std::size_t idle() const noexcept { return reserved - (used < reserved ? used : reserved); }
 };
-/// Returns the levels; all are 0 for a device without pools. Throws: cuda_error.
+/// All levels are 0 for a device without pools. Throws: cuda_error.
 [[nodiscard]] pool_levels in_default_pool(device where);
 /// Releases unused memory of the device's default pool to the driver. Throws: cuda_error.
 void trim_default_pool(device where);
 
-/// Allocates page-locked host memory, usable by every device. Returns null if memory is insufficient. Throws: cuda_error.
+/// Allocates page-locked host memory, usable by every device; null if insufficient. Throws: cuda_error.
 [[nodiscard]] void* pinned_allocate(std::size_t bytes);
 /// Frees memory of pinned_allocate. No work may still use it.
 bool pinned_free(void* p) noexcept;
 
 /// Page-locks existing host memory for every device. Returns false, with nothing locked, if that many pages cannot be locked.
 ///
-/// Drivers may reject a single registration of 512 GiB or more, so the pages are registered in parts that end at multiples of
-/// registered_part. A copy must not cross parts; the functions of copy.hpp split theirs.
+/// Drivers may reject a registration of 512 GiB or more, so the pages are registered in parts that end at multiples of registered_part. A
+/// copy must not cross parts; copy.hpp splits its copies.
 /// Throws: cuda_error; nothing is locked. Cost: a CUDA call for each part.
 [[nodiscard]] bool lock_pages(void* p, std::size_t bytes);
-/// Undoes lock_pages with the same arguments. No work may still use the memory. Returns false if some pages stay locked, which is reported.
+/// Undoes lock_pages with the same arguments. No work may still use the memory. Returns false if pages stay locked, which is reported.
 bool unlock_pages(void* p, std::size_t bytes) noexcept;
 
 /// Bytes; a power of two.
@@ -74,19 +74,18 @@ inline constexpr std::size_t registered_part = std::size_t{256} << 30;
     return bytes < left ? bytes : left;
 }
 
-/// Allocates memory that migrates between host and device; device_free frees it. Returns null if memory is insufficient. Throws:
-/// cuda_error.
+/// Allocates memory that migrates between host and device, freed by device_free; null if insufficient. Throws: cuda_error.
 [[nodiscard]] void* managed_allocate(std::size_t bytes);
 
-/// Returns the device of device or managed memory, or nullopt for other memory. Throws: cuda_error.
+/// Returns the device of device or managed memory; nullopt for other memory. Throws: cuda_error.
 [[nodiscard]] std::optional<device> device_of(void const* p);
 
 }  // namespace cuota::inline v0::rt
 
 namespace cuota::inline v0::detail {
 
-/// Waits on the host for the streams of a device on which async_free was called. Skips native streams, and captured ones, whose captures
-/// the wait would invalidate. Returns whether it waited. Errors go to the error sink. Threads: any.
+/// Waits on the host for the streams of a device on which async_free was called, except native ones, and captured ones, because that would
+/// invalidate the capture. Returns whether it waited. Errors go to the error sink. Threads: any.
 bool wait_for_async_frees(device where) noexcept;
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// NVIDIA's management library (NVML), if installed: processes that use memory of a device.
+/// NVIDIA's management library (NVML), if installed: other processes on a device.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace cuota::inline v0 {
 
-/// A value, or the reason why it is unknown. That is not an error, because many machines have no NVML.
+/// A value, or the reason why it is unknown, which is not an error: many machines have no NVML.
 /// Example: tests/runtime/nvml.sim.cpp
 template <class T>
 class nvml_answer {
@@ -37,7 +37,7 @@ public:
     [[nodiscard]] T const& operator*() const noexcept { return *value_; }
     /// Requires has_value().
     [[nodiscard]] T const* operator->() const noexcept { return &*value_; }
-    /// Returns the reason, for example "libnvidia-ml.so.1: cannot open shared object file: ..."; empty if there is a value.
+    /// Returns the reason, such as "libnvidia-ml.so.1: cannot open shared object file: ..."; empty if there is a value.
     [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
 
 private:
@@ -68,7 +68,7 @@ namespace detail {
 }  // namespace detail
 
 /// Returns the PCI address "00000000:3b:00.0", by which NVML identifies devices. It is the same in all processes, whereas
-/// CUDA_VISIBLE_DEVICES changes ordinals. A MIG instance has the address of its whole device.
+/// CUDA_VISIBLE_DEVICES changes ordinals. A MIG instance has the address of the whole device.
 /// Throws: cuda_error.
 [[nodiscard]] std::string pci_bus_id(device d);
 
@@ -109,9 +109,9 @@ using processes_call = result(handle, unsigned*, process*);
 
 }  // namespace detail
 
-/// NVML, loaded at run time: nothing is linked, and without it queries return no value.
+/// NVML, loaded at run time: nothing is linked.
 ///
-/// Threads: any. Throws: std::bad_alloc; a failed query returns a result without a value.
+/// Threads: any. Throws: std::bad_alloc; a query that fails, or without NVML, returns a result without a value.
 /// Cost: tens of microseconds to milliseconds per query: for reports, not for every allocation.
 /// Example: tests/runtime/nvml.sim.cpp
 class nvml {
@@ -119,7 +119,7 @@ public:
     /// Returns the function of that name, or null.
     using find_symbol = std::function<void*(char const* name)>;
 
-    /// Returns the machine's NVML; unavailable on the simulated runtime, whose devices are not the machine's.
+    /// Returns the machine's NVML; unavailable on the simulated runtime, where devices are not the machine's.
     [[nodiscard]] static nvml const& of_this_machine();
     /// Loads the library with that name or path.
     explicit nvml(char const* library = "libnvidia-ml.so.1");
@@ -131,7 +131,7 @@ public:
     ~nvml();
 
     [[nodiscard]] bool is_there() const noexcept { return why_not_.empty(); }  ///< loaded and initialized
-    /// Returns why NVML is unavailable; empty if it is available.
+    /// Returns why NVML is unavailable; otherwise empty.
     [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
 
     /// Returns for example "580.65.06".
@@ -139,7 +139,7 @@ public:
     /// Returns the memory of the device with that pci_bus_id.
     [[nodiscard]] nvml_answer<nvml_memory> memory(std::string const& pci) const;
     /// Returns the compute and graphics processes on the device with that pci_bus_id, most bytes first, unknown sizes last. In a container
-    /// the pids are the host's: names may be missing or wrong, and this process may not be identified.
+    /// the pids are the host's, so names may be missing or wrong, and is_this may be false for this process.
     [[nodiscard]] nvml_answer<std::vector<nvml_process>> processes(std::string const& pci) const;
 
 private:

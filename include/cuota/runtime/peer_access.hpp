@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Peer access: whether kernels of one device may access the memory of another.
-/// For pool/ and buffer/, which add typed errors; copies do not need it, because the driver copies between any devices.
+/// Peer access of kernels to memory of another device. For pool/ and buffer/, which add typed errors; copies do not need it, because the
+/// driver copies between any devices.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@
 
 namespace cuota::inline v0::rt {
 
-/// Returns whether kernels of `from` can access the other device's memory once access is enabled; true for the same device.
+/// Returns whether kernels of `from` can access the other device's memory once enabled; true for the same device.
 /// Throws: cuda_error. Cost: a CUDA call.
 [[nodiscard]] bool can_reach(device from, device memory_of);
 
 /// Enables access of kernels of `from` to all memory that cudaMalloc allocates on the other device, now and later, for the life of the
-/// process. Does nothing if already enabled, or for the same device. Throws: cuda_error, with cudaErrorPeerAccessUnsupported if the devices
+/// process. Does nothing if enabled already, or for the same device. Throws: cuda_error; cudaErrorPeerAccessUnsupported if the devices
 /// cannot.
 void allow_reach(device from, device memory_of);
 

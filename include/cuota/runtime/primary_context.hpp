@@ -1,24 +1,24 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The primary context, which CUDA creates when the runtime first uses a device: hundreds of megabytes on a GPU.
-/// For device_scope, which must not create one on a device that the program does not use.
+/// The primary context, which CUDA creates when the runtime first uses a device: hundreds of megabytes on a GPU. For device_scope, which
+/// must not create one on a device that the program does not use.
 #pragma once
 
 #include <cuota/core/config.hpp>
 
 namespace cuota::inline v0::rt {
 
-/// Returns whether the device with that ordinal has a primary context; true if the driver is too old to report it. Throws: cuda_error.
+/// Returns whether the device has a primary context; true if the driver is too old to report it. Throws: cuda_error.
 /// Threads: any. Cost: a driver call.
 [[nodiscard]] bool has_primary_context(int device);
 
-/// Makes the device's primary context current for the calling thread, creating it if necessary. It determines the runtime's current device
+/// Makes the device's primary context current for the calling thread, creating it if necessary. The device is the runtime's current one
 /// until pop_primary_context, which restores the previous one without cudaSetDevice, as that would create a context there. Throws:
 /// cuda_error; the current context is unchanged.
 void push_primary_context(int device);
 
-/// Undoes the last push_primary_context. Errors are reported.
+/// Undoes the last push_primary_context. Reports errors.
 void pop_primary_context() noexcept;
 
 }  // namespace cuota::inline v0::rt
@@ -40,7 +40,7 @@ struct context_calls {
     bool is_complete;                              ///< all were found
 };
 
-/// Returns the functions, looked up once; an attempt that throws is repeated by the next call. Threads: any. Throws: cuda_error.
+/// Looks the functions up once; an attempt that throws is repeated. Threads: any. Throws: cuda_error.
 [[nodiscard]] context_calls const& calls_for_contexts();
 
 CUOTA_INLINE context_calls const& calls_for_contexts() {

@@ -16,7 +16,7 @@
 
 // Weak: null if the program is linked to the real runtime. The simulator defines them.
 extern "C" {
-/// Enqueues work that represents a kernel. On success takes ownership of `body`: calls `run` once in stream order, then `drop`.
+/// Enqueues work that represents a kernel. On success owns `body`: calls `run` once in stream order, then `drop`.
 __attribute__((weak)) cudaError_t cuota_simulator_launch(cudaStream_t stream, char const* name,
                                                          void (*run)(void* body), void (*drop)(void* body),
                                                          void* body);
@@ -24,14 +24,14 @@ __attribute__((weak)) cudaError_t cuota_simulator_launch(cudaStream_t stream, ch
 __attribute__((weak)) int cuota_simulator_in_kernel(void);
 /// Returns what made the simulated device fail permanently, or "".
 __attribute__((weak)) char const* cuota_simulator_fault(void);
-/// Checks every later launch on the stream as one that accesses these bytes. Returns an id; 0 if checks are off.
+/// Checks later launches on the stream as accesses to these bytes. Returns an id; 0 if checks are off.
 __attribute__((weak)) std::uint64_t cuota_simulator_borrow(cudaStream_t stream, void const* first,
                                                            std::size_t bytes, int writes);
 /// True if launches are not checked.
 __attribute__((weak)) extern std::atomic<bool> cuota_simulator_order_is_off;
 /// Ends the check with that id.
 __attribute__((weak)) void cuota_simulator_return(std::uint64_t number);
-/// Sets the call site and the tag that messages about this thread's next call name. The texts must live as long as the program; null: none.
+/// Sets the call site and tag that messages about this thread's next call name; null: none. The texts must live as long as the program.
 __attribute__((weak)) void cuota_simulator_next_call(char const* file, unsigned line, char const* tag);
 }
 
@@ -42,15 +42,13 @@ namespace cuota::inline v0 {
 
 namespace rt {
 
-/// Sets the call site of the next CUDA call for the simulator's messages, which then name the program's line instead of the library's. On a
-/// GPU: nothing.
+/// Sets the call site that the simulator's messages about the next CUDA call name instead of the library's. On a GPU: nothing.
 void on_behalf_of(place where, tag name = {}) noexcept;
 
 /// Returns whether the simulator checks which memory kernels access. On a GPU: false.
 [[nodiscard]] bool is_order_checked() noexcept;
-/// Annotates that kernels on `s` may access [first, first + bytes), so that the simulator checks those accesses for races until
-/// tell_returned is called with the returned id. Returns 0 if checks are off; tell_returned accepts 0. Stream: a type with `cudaStream_t
-/// get()`.
+/// Annotates that kernels on `s` may access [first, first + bytes), which the simulator checks for races until tell_returned is called with
+/// the returned id. Returns 0, which tell_returned accepts, if checks are off. Stream: a type with `cudaStream_t get()`.
 template <class Stream>
 [[nodiscard]] std::uint64_t tell_borrowed(Stream s, void const* first, std::size_t bytes,
                                           bool writes) noexcept {
@@ -59,14 +57,14 @@ template <class Stream>
 /// Ends an annotation of tell_borrowed. On a GPU: nothing.
 void tell_returned(std::uint64_t number) noexcept;
 
-/// An annotation by tell_borrowed and tell_returned for the lifetime of the object. Move-only. On a GPU: nothing.
+/// An annotation, by tell_borrowed and tell_returned, for its lifetime. Move-only. On a GPU: nothing.
 class borrowed_range {
 public:
-    /// Annotates that kernels on s may read [first, first + bytes), and with `writes` also write it.
+    /// Kernels on s may read [first, first + bytes), and with `writes` also write it.
     template <class Stream>
     borrowed_range(Stream s, void const* first, std::size_t bytes, bool writes) noexcept
         : number_{tell_borrowed(s, first, bytes, writes)} {}
-    /// Transfers the annotation; the destructor of `other` ends nothing.
+    /// Transfers the annotation.
     borrowed_range(borrowed_range&& other) noexcept : number_{std::exchange(other.number_, 0)} {}
     borrowed_range& operator=(borrowed_range&&) = delete;
     ~borrowed_range() { tell_returned(number_); }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Streams: an owner, a non-owning reference, and a shared owner that keeps a stream alive for a later deallocation.
+/// Streams: an owner, a non-owning reference, and a shared owner for later deallocations.
 #pragma once
 
 #include <cstddef>
@@ -35,39 +35,37 @@ bool wait_for_async_frees(device where) noexcept;
 
 /// A non-owning reference to a stream, for function parameters. Copies are free.
 ///
-/// Converts from a `stream` or a native handle. A native handle must outlive the memory that is to be freed on it; a `stream` need not,
-/// because owners of memory share its ownership. A stream_ref itself keeps nothing alive; clang warns about one made from a temporary
-/// `stream`.
+/// Converts from a `stream` or a native handle. A native handle must outlive the memory to be freed on it; a `stream` need not, because
+/// owners of memory share its ownership. A stream_ref keeps nothing alive; clang warns about one made from a temporary `stream`.
 /// A default handle (cudaStreamPerThread, cudaStreamLegacy) refers to the calling thread's stream on its current device at the time of the
-/// call. Owners of memory store which stream that was, and `home()` of a buffer returns it; in another thread that stream cannot be
-/// reached, and each use is misuse that names both threads.
+/// call. Owners of memory store which stream that was, and `home()` of a buffer returns it; other threads cannot reach it, and each use
+/// there is misuse that names both threads.
 /// Threads: any.
 /// Throws:  cuda_error where CUDA is queried, misuse where a capture would be invalidated; construction and copies throw nothing.
 /// Cost:    device and id are stored for a `stream`; for a native handle each takes two CUDA calls.
 /// Example: tests/runtime/stream.sim.cpp
 class CUOTA_POINTER stream_ref {
 public:
-    /// Refers to a native handle, also cudaStreamLegacy or cudaStreamPerThread. As in CUDA's calls, 0 means cudaStreamPerThread in files
-    /// compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread), otherwise cudaStreamLegacy.
+    /// Refers to a native handle. Like in CUDA's calls, 0 means cudaStreamPerThread in files compiled with
+    /// CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread), otherwise cudaStreamLegacy.
     [[gnu::always_inline]] stream_ref(cudaStream_t native) noexcept : word_{word_of(native)} {}
-    stream_ref(int) = delete;             // an integer 0 would be the legacy default stream only by accident
+    stream_ref(int) = delete;             // an integer 0 is the legacy default stream only by accident
     stream_ref(std::nullptr_t) = delete;  // likewise: pass cudaStreamLegacy or cudaStreamPerThread
 
-    /// Returns the native handle, valid as long as the stream. That of a stored default stream refers to it only in its own thread and on
-    /// its own device.
+    /// Returns the native handle, valid as long as the stream; for a stored default stream only in its own thread and on its own device.
     [[nodiscard]] cudaStream_t get() const noexcept {
         return is_owned() ? owned_state().native : unowned_handle();
     }
 
-    /// Returns whether it was made from a `stream`, which owners of memory keep alive.
+    /// Returns whether it was made from a `stream`, whose ownership owners of memory share.
     [[nodiscard]] bool is_owned() const noexcept { return (word_ & tag_bits) == owned; }
-    /// Returns an id that, unlike the handle, is unique in the process. While a foreign capture includes a native stream, CUDA does not
-    /// report its id, and a substitute is returned. Throws: cuda_error, never for a `stream`.
+    /// Returns an id that, unlike the handle, is unique in the process. For a native stream in a foreign capture, whose id CUDA does not
+    /// report, returns a substitute. Throws: cuda_error, never for a `stream`.
     [[nodiscard]] std::uint64_t id() const { return is_owned() ? owned_state().id : unowned_id(); }
-    /// Returns whether b was made from the same `stream` or handle. Faster than ==, which also compares native handles.
+    /// Returns whether b was made from the same `stream` or handle. Faster than ==, which may hold without it.
     [[nodiscard]] bool is_same(stream_ref b) const noexcept { return word_ == b.word_; }
 
-    /// Returns the stream's device; the current device for a native stream in a foreign capture, which CUDA does not report. Throws:
+    /// Returns the stream's device; the current device for a native stream in a foreign capture, whose device CUDA does not report. Throws:
     /// cuda_error.
     [[nodiscard]] cuota::device device() const;
 
@@ -80,17 +78,17 @@ public:
     /// Returns whether the stream is being captured; is_idle would then invalidate the capture. Throws: cuda_error.
     [[nodiscard]] bool is_capturing() const;
 
-    /// Orders later work on this stream after the event. Does not block the host, except in a foreign capture of this stream for an event
-    /// recorded outside of it: a graph cannot wait for such work, so the host does. For an event of a foreign capture, cudaStreamWaitEvent
-    /// makes this stream part of that capture.
+    /// Orders later work on this stream after the event. Does not block the host, except if this stream is in a foreign capture and the
+    /// event is not, because a graph cannot wait for work outside of it. For an event of a foreign capture, cudaStreamWaitEvent makes this
+    /// stream part of that capture.
     /// Throws: cuda_error; misuse if a `capture` includes only one of the two.
     void wait(event const& done) const;
 
-    /// Returns whether it is a default stream that belongs to one thread: cudaStreamPerThread, or an owner's record of it.
+    /// Returns whether it is cudaStreamPerThread, or a stored stream of one thread.
     [[nodiscard]] bool is_of_one_thread() const noexcept {
         return !is_owned() && get() == cudaStreamPerThread;
     }
-    /// Returns false for another thread's cudaStreamPerThread, for which the calling thread has no handle.
+    /// Returns false for cudaStreamPerThread of another thread, for which the calling thread has no handle.
     [[nodiscard]] bool is_reachable() const noexcept;
     /// Returns false for cudaStreamPerThread of a thread that has ended; its work may still run.
     [[nodiscard]] bool has_live_thread() const noexcept;
@@ -123,7 +121,7 @@ private:
     [[nodiscard]] bool is_remembered_default() const noexcept {
         return (word_ & tag_bits) == remembered_default;
     }
-    // Inlined into each file with that file's meaning of 0, which may differ from that of the library's own files.
+    // Inlined into each file with that file's meaning of 0.
     [[nodiscard, gnu::always_inline]] static std::uintptr_t word_of(cudaStream_t native) noexcept {
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
         if (!native) return reinterpret_cast<std::uintptr_t>(cudaStreamPerThread);
@@ -146,8 +144,7 @@ private:
 };
 
 /// A shared owner of a `stream`, in 8 bytes: owners of memory store one for the deallocation.
-/// For a default handle it stores the stream that the handle refers to at construction. Other native handles are not owned, as with
-/// stream_ref.
+/// For a default handle it stores the stream that the handle refers to at construction. Other native handles are not owned.
 /// Threads: like `shared`. Cost: for a `stream`, construction and copies are an atomic increment; for a default handle, construction is a
 /// CUDA call; moves are free.
 /// Example: tests/runtime/stream.sim.cpp
@@ -155,7 +152,7 @@ class stream_share {
 public:
     /// Becomes an owner of the stream.
     stream_share(stream_ref s) noexcept;
-    /// Adds an owner of the same stream.
+    /// Adds an owner.
     stream_share(stream_share const& other) noexcept : stream_share{other.stream_} {}
     /// Transfers ownership; `other` refers to cudaStreamLegacy afterwards and owns nothing.
     stream_share(stream_share&& other) noexcept
@@ -163,15 +160,15 @@ public:
     /// Shares the stream of `other` and drops the previous one.
     stream_share& operator=(stream_share other) noexcept;
     ~stream_share();
-    /// Makes a share without a reference count, for a `stream` that another owner keeps alive; it must not be destroyed. Default streams
-    /// are counted anyway, so a share of one must be destroyed.
+    /// Makes a share without a reference count, for a `stream` that another owner keeps alive; it must not be destroyed. For a default
+    /// stream it is counted and must be destroyed.
     [[nodiscard]] static stream_share uncounted(stream_ref s) noexcept { return {s, nullptr}; }
 
     operator stream_ref() const noexcept { return stream_; }                   ///< refers to the same stream
     [[nodiscard]] cudaStream_t get() const noexcept { return stream_.get(); }  ///< for CUDA calls
 
-    /// Returns true if this is the only owner of a `stream`, so that nothing else can enqueue work on it. False for a native handle, whose
-    /// owner is unknown.
+    /// Returns true if it is the only owner of a `stream`: nothing else can enqueue work on it. False for a native handle, whose owner is
+    /// unknown.
     [[nodiscard]] bool is_last() const noexcept { return is_owned() && stream_.state().owners() == 1; }
     [[nodiscard]] bool is_owned() const noexcept { return stream_.is_owned(); }  ///< see stream_ref
 
@@ -188,7 +185,7 @@ private:
 
 namespace detail {
 
-/// For a stored default stream, makes its device current, so that its handle refers to it; does nothing for other streams.
+/// For a stored default stream, makes its device current, so that the handle refers to it; otherwise does nothing.
 /// Throws: misuse that names both threads if the stream belongs to another thread; cuda_error. Nothing changes.
 /// Cost: a comparison, for other streams.
 class on_device_of {
@@ -208,17 +205,17 @@ class capture_scope;
 
 /// Returns the capture of this thread that includes s, or null. Throws: cuda_error for a native stream without an id.
 [[nodiscard]] capture_scope* capture_of(stream_ref s);
-/// Returns whether `capture` captures s, on any thread: earlier work on s has then finished, and an event recorded on s represents work
-/// that has not run. Throws: see capture_of.
+/// Returns whether `capture` captures s, on any thread: earlier work on s has then finished, and events recorded on s represent work that
+/// has not run. Throws: see capture_of.
 [[nodiscard]] bool is_captured(stream_ref s);
 
-/// Returns CUDA's number of the foreign capture that s is part of, or 0. A capture is foreign if cudaStreamBeginCapture began it and not
+/// Returns CUDA's number of the foreign capture that s is part of, or 0. A foreign capture was begun by cudaStreamBeginCapture and not by
 /// `capture`: the library cannot observe its graph, its launches and its end.
 /// Returns 0 for a stream that the calling thread cannot reach.
 /// Throws: cuda_error. Cost: a CUDA call.
 [[nodiscard]] std::uint64_t foreign_capture_of(stream_ref s);
-/// Result of foreign_capture_of for a capture that is already invalidated, and for the legacy stream while a blocking stream is captured,
-/// when CUDA forbids its use. No capture has this number.
+/// Result of foreign_capture_of for an invalidated capture, and for the legacy stream while CUDA forbids its use because a blocking stream
+/// is captured. No capture has this number.
 inline constexpr std::uint64_t unknown_capture = ~std::uint64_t{0};
 
 }  // namespace detail
@@ -281,7 +278,7 @@ namespace cuota::inline v0::detail {
 // CUDA rejects cudaStreamGetId and cudaStreamGetDevice for a captured stream, in every mode, and invalidates its capture.
 CUOTA_INLINE bool is_being_captured(cudaStream_t native) { return stream_ref{native}.is_capturing(); }
 
-// Returns a constant id for a stream in a foreign capture that differs from CUDA's ids, which count from 1.
+// Returns a constant id for a stream in a foreign capture, different from CUDA's ids, which count from 1.
 CUOTA_INLINE std::uint64_t substitute_id(cudaStream_t native) noexcept {
     constexpr std::uint64_t mark = std::uint64_t{1} << 63;
     return mark | reinterpret_cast<std::uintptr_t>(native);

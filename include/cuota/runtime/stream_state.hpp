@@ -15,7 +15,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A host thread: a number that is unique in the process, also among past threads, and the system's id for messages.
+/// A host thread: a number, unique in the process also among past threads, and the system's id for messages.
 struct host_thread {
     std::uint64_t number = 0;
     long system_id = 0;
@@ -39,13 +39,13 @@ struct stream_state final : ref_counted {
     std::atomic<bool> has_async_frees = false;  // is in async_frees
 };
 
-/// Returns true for handles that refer to another stream on another device (0, cudaStreamLegacy) or also in another thread
-/// (cudaStreamPerThread). Every other handle refers to one stream.
+/// Returns whether the handle refers to another stream on each device (0, cudaStreamLegacy) and also in each thread (cudaStreamPerThread).
+/// Every other handle refers to one stream.
 [[nodiscard]] inline bool is_default_handle(cudaStream_t native) noexcept {
     return reinterpret_cast<std::uintptr_t>(native) <= 2;
 }
 
-/// Returns the stream that a default handle refers to in the calling thread on its current device. Throws: cuda_error, std::bad_alloc.
+/// Returns the stream of a default handle in the calling thread on its current device. Throws: cuda_error, std::bad_alloc.
 [[nodiscard]] shared<stream_state> default_stream(cudaStream_t native);
 
 }  // namespace cuota::inline v0::detail
@@ -91,7 +91,7 @@ struct default_streams {
         return shared<stream_state>::make(native, id, where, thread);
     }
 
-    /// Returns the legacy stream of a device. Never destroyed, because streams may be destroyed during exit.
+    /// Returns the legacy stream of a device. Never destroyed: streams may be destroyed during exit.
     CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> legacy(device where) {
         union forever {
             forever() noexcept : all{} {}

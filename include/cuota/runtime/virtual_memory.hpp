@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Virtual memory management of the driver: reserved address ranges, and physical memory mapped into them. The runtime looks the functions
-/// up by name, so nothing is linked to the driver's library.
-/// For pool/, which adds typed errors and accounting; programs use the pools.
+/// Virtual memory management of the driver: reserved address ranges, and physical memory mapped into them. The functions are looked up by
+/// name, so nothing is linked to the driver's library. For pool/, which adds typed errors and accounting; programs use the pools.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +21,13 @@ namespace cuota::inline v0::rt {
 /// Returns the mapping granularity of the device in bytes: a power of two, usually 2 MiB. Throws: cuda_error.
 [[nodiscard]] std::size_t page_size(device where);
 
-/// Owns a reserved range of addresses without memory. Mappings in it must be unmapped before it is destroyed. Move-only; empty after a
-/// move.
+/// Owns reserved addresses without memory. Mappings in it must be unmapped before it is destroyed. Move-only; empty after a move.
 /// Threads: one at a time. Cost: a driver call to construct it and one to destroy it.
 /// Example: tests/runtime/virtual_memory.sim.cpp
 class address_range {
 public:
     address_range() noexcept = default;  ///< empty
-    /// Reserves `bytes` bytes, a multiple of page_size(where). Empty if the driver has no such range left. Throws: cuda_error.
+    /// Reserves `bytes` bytes, a multiple of page_size(where). Empty if the driver has no such range. Throws: cuda_error.
     address_range(device where, std::size_t bytes);
     /// Transfers ownership; `other` is empty afterwards.
     address_range(address_range&& other) noexcept;
@@ -54,18 +52,17 @@ struct physical_memory {
     bool is_for_rdma = false;  ///< accessible by GPUDirect RDMA, if the device supports it
 };
 
-/// Returns the properties for a device, with GPUDirect RDMA (direct access by network cards and file systems) if the device supports it for
-/// mapped memory. Throws: cuda_error. Cost: two driver calls.
+/// Returns the properties for a device, with GPUDirect RDMA (access by network cards and file systems without the host) if the device
+/// supports it for mapped memory. Throws: cuda_error. Cost: two driver calls.
 [[nodiscard]] physical_memory physical_memory_of(device where);
 
-/// Allocates `bytes` of physical memory (whole pages) and maps it as one mapping, which can only be unmapped as a whole. It may be accessed
-/// only after allow_access. Returns false, with nothing mapped, if the device has insufficient memory.
+/// Allocates `bytes` bytes (whole pages) and maps them as one mapping, which can only be unmapped as a whole. It may be accessed only after
+/// allow_access. Returns false, with nothing mapped, if memory is insufficient.
 /// Throws: cuda_error; nothing is mapped. Cost: three driver calls, independent of the size.
 [[nodiscard]] bool map_memory(physical_memory const& of, void* at, std::size_t bytes);
 
-/// Unmaps one mapping, or several adjacent ones, each as a whole, and releases their memory. Does not wait: no work may still use it.
-/// Returns false if unmapping failed, which is reported: everything is still mapped.
-/// Cost: one driver call.
+/// Unmaps one or several adjacent mappings, each as a whole, and frees their memory. Does not wait: no work may still use it. Returns
+/// false, with everything still mapped, if that failed, which is reported. Cost: one driver call.
 bool unmap_memory(void* at, std::size_t bytes) noexcept;
 
 /// Allows kernels and copies of these devices to access adjacent mappings. Throws: cuda_error. Cost: one driver call.
@@ -89,7 +86,7 @@ namespace cuota::inline v0::rt {
 /// Driver functions, looked up by name.
 namespace driver {
 
-/// The driver functions used here, each under its name. From the first one that the driver lacks, all are null.
+/// The driver functions used here. From the first one that the driver lacks, all are null.
 struct call_table {
     decltype(&cuDeviceGet) device_get;                     ///< returns the handle of an ordinal
     decltype(&cuDeviceGetAttribute) device_attribute;      ///< queries support for mappings
@@ -108,10 +105,10 @@ struct call_table {
 /// Looks all of them up. Throws: cuda_error.
 [[nodiscard]] call_table find_calls();
 
-/// Returns the functions, looked up once; an attempt that throws is repeated by the next call. Threads: any. Throws: cuda_error.
+/// Looks the functions up once; an attempt that throws is repeated. Threads: any. Throws: cuda_error.
 [[nodiscard]] call_table const& calls();
 
-/// Returns the allocation properties: pinned device memory.
+/// Pinned device memory.
 [[nodiscard]] CUmemAllocationProp properties_of(physical_memory const& of) noexcept;
 
 /// Throws: cuda_error.

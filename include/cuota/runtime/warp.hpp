@@ -13,8 +13,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Threads that run together and exchange values: 32 on a GPU; on the host a single one, which does all of the work. Code that divides its
-/// work by `lane` and `threads` is the same on both, and so are its results if they do not depend on order.
+/// Threads that run together and exchange values: 32 on a GPU; on the host one, which does all of the work. Code that divides its work by
+/// `lane` and `threads` is the same on both, and so are its results if they do not depend on order.
 /// All threads of a warp must call its functions in the same order.
 class warp {
 public:
@@ -86,7 +86,7 @@ struct each_by_warp {
     }
 };
 
-/// Enqueues f(i, warp) for every i < n: all threads of one warp call it with the same i. n = 0 enqueues nothing.
+/// Enqueues f(i, warp) for every i < n; all threads of one warp call it with the same i. n = 0 enqueues nothing.
 /// Order, threads, throws: see for_each_index.
 template <class F>
 void for_each_by_warp(stream_ref s, std::size_t n, F f, char const* name, place where = place::here()) {
