@@ -40,15 +40,15 @@ inline namespace literals {
 
 // All are consteval: a size above the range of std::size_t does not compile. Fractions are rounded up to whole bytes.
 
-/// n * 1024 bytes. Requires `using namespace cuota::literals`. Example: examples/first.cpp
+/// `n * 1024` bytes. Requires `using namespace cuota::literals`. Example: examples/first.cpp
 consteval std::size_t operator""_KiB(unsigned long long n) { return detail::literal(n, 10); }
 /// Accepts a fraction.
 consteval std::size_t operator""_KiB(long double n) { return detail::literal(n, 10); }
-/// n * 1024^2 bytes: `512_MiB`.
+/// `n * 1024 * 1024` bytes: `512_MiB`.
 consteval std::size_t operator""_MiB(unsigned long long n) { return detail::literal(n, 20); }
 /// Accepts a fraction: `2.1_MiB`, as messages print limits.
 consteval std::size_t operator""_MiB(long double n) { return detail::literal(n, 20); }
-/// n * 1024^3 bytes.
+/// `n * 1024 * 1024 * 1024` bytes.
 consteval std::size_t operator""_GiB(unsigned long long n) { return detail::literal(n, 30); }
 /// Accepts a fraction: `1.5_GiB`.
 consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 30); }

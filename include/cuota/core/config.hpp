@@ -55,8 +55,8 @@
 #define CUOTA_PROCESS_STATE
 #endif
 
-/// Mark owners of memory and views of it: clang and clang-tidy warn about a view that outlives the temporary lease it was made from
-/// (-Wdangling-gsl). Empty for other compilers.
+/// CUOTA_OWNER and CUOTA_POINTER mark owners of memory and views of it: clang and clang-tidy warn about a view that outlives the temporary
+/// lease it was made from (-Wdangling-gsl). Empty for other compilers.
 #if defined(__has_cpp_attribute)
 #if __has_cpp_attribute(gsl::Owner)
 #define CUOTA_OWNER [[gsl::Owner]]
@@ -149,7 +149,7 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #define CUOTA_DEFINE_REPORT 0
 #endif
 
-/// Precedes each of those definitions: `inline` in both forms, so that the compiler may inline one into another; otherwise
+/// Precedes each definition at the end of a header: `inline` in both forms, so that the compiler may inline one into another; otherwise
 /// position-independent code makes every call through the procedure linkage table. With separate definitions, `used` makes the compiler
 /// emit every function for files that have only declarations.
 #if CUOTA_SEPARATE

@@ -19,7 +19,7 @@ namespace cuota::inline v0::detail {
 using relocate_elements = void (*)(void* from, void* to, std::size_t count) noexcept;
 
 /// Returns the first of `count` elements for which is_before(element) is false, by binary search; those for which it is true must come
-/// first. Replaces std::partition_point, because <algorithm> takes longer to compile than this header.
+/// first. Replaces std::partition_point, because `algorithm` takes longer to compile than this header.
 /// Cost: logarithmic.
 template <class T, class Before>
 [[nodiscard]] T* first_not(T* first, std::size_t count, Before is_before) {

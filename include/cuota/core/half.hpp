@@ -12,7 +12,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Returns bits >> dropped, rounded to nearest, ties to even. Requires 1 <= dropped <= 31.
+/// Returns `bits >> dropped`, rounded to nearest, ties to even. `dropped` is 1 to 31.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::uint32_t rounded_shift(std::uint32_t bits,
                                                                       unsigned dropped) noexcept {
     std::uint32_t const half_a_unit = std::uint32_t{1} << (dropped - 1);
@@ -21,7 +21,7 @@ namespace detail {
 }
 
 #if defined(__CUDA_ARCH__)
-// Hardware conversions, for all values but NaNs, whose payload they do not preserve.
+// Hardware conversions, except for NaNs: they do not preserve the payload.
 __device__ inline std::uint16_t half_by_hardware(float value) noexcept {
     std::uint16_t bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
@@ -53,7 +53,7 @@ struct half {
     std::uint16_t bits;  ///< 1 sign bit, 5 exponent bits, 10 fraction bits; not initialized by default
 
     half() = default;
-    /// Rounds to nearest, ties to even. |value| >= 65520 becomes infinite; a NaN becomes quiet.
+    /// Rounds to nearest, ties to even. Magnitudes of 65520 and more become infinite; a NaN becomes quiet.
     CUOTA_HOST_DEVICE constexpr explicit half(float value) noexcept
         : bits{of(__builtin_bit_cast(std::uint32_t, value))} {}
     /// Converts exactly: every half is a float.

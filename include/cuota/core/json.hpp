@@ -32,7 +32,7 @@ public:
     requires std::is_same_v<Bool, bool> json_object& add(char const* key, Bool is) {
         return add_json(key, is ? "true" : "false");
     }
-    /// Adds a member whose value is already JSON.
+    /// Adds a member with a value that is already JSON.
     json_object& add_json(char const* key, std::string_view json);
     [[nodiscard]] std::string text() const { return '{' + members_ + '}'; }
 

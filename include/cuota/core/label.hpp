@@ -16,7 +16,7 @@
 
 namespace cuota::inline v0 {
 
-/// A call site, like std::source_location, which clang 14 lacks. As a default argument, `place::here()` is the location of the call.
+/// A call site, like std::source_location, which clang 14 lacks. `place::here()` as a default argument is the location of the call.
 /// Example: tests/core/label.cpp
 struct place {
     char const* file = "";  ///< string literal
@@ -52,7 +52,7 @@ public:
     /// Makes a tag from a string literal. Arrays of const char are accepted too: declare your own `static`.
     template <std::size_t Size>
     constexpr tag(char const (&literal)[Size]) noexcept : text_{literal} {}
-    /// Rejects mutable character buffers, whose text changes or is destroyed.
+    /// Rejects mutable character buffers: their text changes or is destroyed.
     template <std::size_t Size>
     tag(char (&not_a_literal)[Size]) = delete;  // a tag is a literal, or tag::named(a string)
     /// Makes a tag from a pointer that is a compile-time constant.
@@ -95,7 +95,7 @@ template <class T>
 struct label {
     tag name{};     ///< the purpose of the memory
     place where{};  ///< the call site of the request
-    /// unit that messages count in, such as "floats"; a literal
+    /// The unit that messages count in, such as "floats"; lives as long as the program.
     char const* unit = "bytes";
     std::size_t unit_bytes = 1;  ///< bytes per unit
 };

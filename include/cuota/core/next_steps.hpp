@@ -19,7 +19,7 @@
 
 namespace cuota::inline v0 {
 
-/// The kind of a suggestion: what it changes. Example: tests/core/next_steps.cpp
+/// The kind of a suggestion, named after the thing to change. Example: tests/core/next_steps.cpp
 enum class step_kind {
     ask_again,     ///< nothing: the same request would fit now
     ask_less,      ///< the request

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Detection of fork. A child must not use objects of its parent, whose locks other threads may have held at the fork, nor CUDA, if the
-/// parent has used it.
+/// Detection of fork. A child must not use objects of its parent, because other threads may have held their locks at the fork, nor CUDA, if
+/// the parent has used it.
 #pragma once
 
 #include <atomic>

@@ -16,8 +16,8 @@ namespace cuota::inline v0::detail {
 /// it share one; a library opened by dlopen has its own if the program does not export its symbols.
 CUOTA_PROCESS_STATE [[nodiscard]] void const* process_state() noexcept;
 
-/// Throws misuse if an object made with `state` is used by code with another state, whose captures, device budgets and error sink are
-/// separate. `what` names the object. Cost: a comparison.
+/// Throws misuse if an object made with `state` is used by code with another state, which has its own captures, device budgets and error
+/// sink. `what` names the object. Cost: a comparison.
 void refuse_other_state(void const* state, char const* what, place where);
 
 /// Keeps the library that contains `address` loaded until the program ends, for objects that outlive the call and point into it: a refusal

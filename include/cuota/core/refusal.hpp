@@ -95,7 +95,7 @@ struct refusal {
     std::size_t would_fit = 0;
     std::size_t room_to_grow = 0;  ///< like would_fit, for growing the reservation at the end of `budgets`
     std::string cause{};           ///< error text of a lower layer, if no budget refused
-    /// The holders whose release makes room for the request, as computed by the pools that hold the memory: a freed block may be smaller
+    /// The holders to release to make room for the request, as computed by the pools that hold the memory: a freed block may be smaller
     /// than a page or not adjacent to others. Empty if no release is known to suffice; absent if not computed.
     std::optional<std::vector<holding>> release{};
 

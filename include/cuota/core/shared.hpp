@@ -43,8 +43,8 @@ public:
     /// an object of its parent.
     [[nodiscard]] bool drop_owner() const noexcept;
 
-    /// Increments the count unless it is 0; returns whether it did. For registries whose entries are removed, under the registry's lock, in
-    /// the destructor of the object, so that its memory still exists.
+    /// Increments the count unless it is 0; returns whether it did. For registries: the object's destructor removes its entry under the
+    /// registry's lock, so the memory still exists.
     [[nodiscard]] bool try_add_owner() const noexcept;
 
     /// Returns true in a forked child for an object of its parent, which must not be used there and is never deleted.
@@ -62,8 +62,8 @@ private:
 };
 
 /// A shared owner (intrusive_ptr) of a T that derives from ref_counted, in 8 bytes. The last owner deletes the object.
-/// T may be incomplete where handles are declared; copying or destroying one requires its definition, or the explicit instantiation of
-/// shared<T> in cuota.cpp.
+/// T may be incomplete where handles are declared; copying or destroying one requires its definition, or the explicit instantiation
+/// `template class shared<T>` in cuota.cpp.
 /// Threads: like std::shared_ptr: different handles to one object from any thread.
 /// Cost: a copy is an atomic increment; a move is free. Example: tests/core/shared.cpp
 template <class T>
@@ -81,7 +81,7 @@ public:
     }
     ~shared();
 
-    /// Constructs an object with one owner. Throws: std::bad_alloc, what the constructor throws.
+    /// Constructs an object with one owner. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
     [[nodiscard]] static shared make(Args&&... args) {
         return adopt(new T(std::forward<Args>(args)...));
@@ -108,7 +108,7 @@ private:
     T* object_ = nullptr;
 };
 
-/// The only owner of a T, like std::unique_ptr, whose instances cost the compiler 5 ms each. T may be incomplete in a class with such a
+/// The only owner of a T, like std::unique_ptr, which costs the compiler 5 ms for each T. T may be incomplete in a class with such a
 /// member, if the class's constructors and destructor are defined where T is complete.
 /// Threads: like a pointer. Example: tests/core/shared.cpp
 template <class T>
@@ -131,7 +131,7 @@ public:
     }
     ~sole() { delete object_; }
 
-    /// Constructs an object. Throws: std::bad_alloc, what the constructor throws.
+    /// Constructs an object. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
     [[nodiscard]] static sole make(Args&&... args) {
         return sole{new T(std::forward<Args>(args)...)};
@@ -149,7 +149,7 @@ private:
     T* object_ = nullptr;
 };
 
-/// The only owner of an array, whose length is not stored. Threads: like a pointer. Example: tests/core/shared.cpp
+/// The only owner of an array. Its length is not stored. Threads: like a pointer. Example: tests/core/shared.cpp
 template <class T>
 class sole_array {
 public:
@@ -163,7 +163,7 @@ public:
     }
     ~sole_array() { delete[] first_; }
 
-    /// Makes n value-initialized elements. Throws: std::bad_alloc, what their constructor throws.
+    /// Makes n value-initialized elements. Throws: std::bad_alloc, exceptions of their constructor.
     [[nodiscard]] static sole_array make(std::size_t n) {
         sole_array result;
         result.first_ = new T[n]{};
@@ -219,7 +219,7 @@ public:
     }
     ~shared_value() = default;
 
-    /// Constructs a value with one owner. Throws: std::bad_alloc, what the constructor throws.
+    /// Constructs a value with one owner. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
     [[nodiscard]] static shared_value make(Args&&... args) {
         auto* const cell = new detail::cell_of<T>(std::forward<Args>(args)...);

@@ -71,7 +71,7 @@ public:
     [[nodiscard]] std::span<std::uint64_t const> ids() const noexcept { return ids_.as_span(); }
     [[nodiscard]] std::span<captured_stream const> streams() const noexcept { return streams_.as_span(); }
 
-    /// Returns the use registered for the address `what`, or registers make(). Throws: what make throws, std::bad_alloc.
+    /// Returns the use registered for the address `what`, or registers make(). Throws: exceptions of make(), std::bad_alloc.
     template <class Use, class Make>
     [[nodiscard]] Use& use_of(void const* what, Make make) {
         if (Use* const known = find<Use>(what)) return *known;
@@ -106,7 +106,7 @@ private:
     };
 
     [[nodiscard]] static capture_scope*& current() noexcept;
-    /// Returns the first entry whose address is not below `what`.
+    /// Returns the first entry with an address not below `what`.
     [[nodiscard]] address const* first_from(void const* what) const noexcept;
     [[nodiscard]] graph_use* use_at(void const* what) const noexcept;
     /// Throws: std::bad_alloc; nothing changes.
@@ -130,7 +130,7 @@ public:
 
     /// Adds the streams, and removes them again if begin(), which begins their capture, returns false or throws. Returns begin()'s result.
     /// Queries about streams block meanwhile, so begin() must not wait for work.
-    /// Throws: what begin throws, std::bad_alloc; nothing changes.
+    /// Throws: exceptions of begin(), std::bad_alloc; nothing changes.
     template <class Begin>
     [[nodiscard]] bool try_enter(std::span<captured_stream const> streams, Begin begin) {
         region_lock const lock{guard_};

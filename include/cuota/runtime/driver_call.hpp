@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Calls of the CUDA driver, looked up by name at run time, so that nothing is linked to the driver's library. Only definitions include
-/// this header, and with it <cuda.h>.
+/// this header, and with it cuda.h.
 #pragma once
 
 #include <cuota/core/config.hpp>

@@ -129,7 +129,7 @@ void order_after_work_of(stream_ref s, stream_ref other);
 
 /// Marks a position in s for others to wait for by record() and returns true. Returns false if `capture` captures s: its earlier work has
 /// finished, and a recorded mark is not valid. If a capture begins meanwhile, tries again.
-/// Throws: what record throws; see is_captured.
+/// Throws: exceptions of record(); see is_captured.
 template <class Record>
 [[nodiscard]] bool mark_outside_capture(stream_ref s, Record record) {
     for (;;) {

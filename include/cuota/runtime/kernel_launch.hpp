@@ -25,8 +25,8 @@ struct kernel_thread {
 struct kernel_grid {
     static constexpr std::size_t threads = 256;  ///< per block
 
-    std::size_t blocks = 0;    ///< blocks with work for every thread; not 0
-    bool is_resident = false;  ///< launch at most as many blocks as the device runs concurrently
+    std::size_t blocks = 0;    ///< blocks for one iteration per thread (or warp); not 0
+    bool is_resident = false;  ///< limit the blocks to those that the device runs concurrently
 
     /// Returns a grid for `count` iterations; each thread runs one or several.
     [[nodiscard]] static constexpr kernel_grid of(std::size_t count, bool is_resident) noexcept {

@@ -57,16 +57,16 @@ public:
         return is_owned() ? owned_state().native : unowned_handle();
     }
 
-    /// Returns whether it was made from a `stream`, whose ownership owners of memory share.
+    /// Returns whether it was made from a `stream`, which owners of memory keep alive.
     [[nodiscard]] bool is_owned() const noexcept { return (word_ & tag_bits) == owned; }
-    /// Returns an id that, unlike the handle, is unique in the process. For a native stream in a foreign capture, whose id CUDA does not
-    /// report, returns a substitute. Throws: cuda_error, never for a `stream`.
+    /// Returns an id that, unlike the handle, is unique in the process. CUDA does not report the id of a native stream in a foreign
+    /// capture; a substitute is returned. Throws: cuda_error, never for a `stream`.
     [[nodiscard]] std::uint64_t id() const { return is_owned() ? owned_state().id : unowned_id(); }
     /// Returns whether b was made from the same `stream` or handle. Faster than ==, which may hold without it.
     [[nodiscard]] bool is_same(stream_ref b) const noexcept { return word_ == b.word_; }
 
-    /// Returns the stream's device; the current device for a native stream in a foreign capture, whose device CUDA does not report. Throws:
-    /// cuda_error.
+    /// Returns the stream's device; the current device for a native stream in a foreign capture, because CUDA does not report its device.
+    /// Throws: cuda_error.
     [[nodiscard]] cuota::device device() const;
 
     /// Waits on the host for all work enqueued so far. Throws: cuda_error, also for an error of that work; misuse while it is captured.
@@ -167,7 +167,7 @@ public:
     operator stream_ref() const noexcept { return stream_; }                   ///< refers to the same stream
     [[nodiscard]] cudaStream_t get() const noexcept { return stream_.get(); }  ///< for CUDA calls
 
-    /// Returns true if it is the only owner of a `stream`: nothing else can enqueue work on it. False for a native handle, whose owner is
+    /// Returns true if it is the only owner of a `stream`: nothing else can enqueue work on it. False for a native handle: its owner is
     /// unknown.
     [[nodiscard]] bool is_last() const noexcept { return is_owned() && stream_.state().owners() == 1; }
     [[nodiscard]] bool is_owned() const noexcept { return stream_.is_owned(); }  ///< see stream_ref

@@ -33,7 +33,7 @@ struct stream_state final : ref_counted {
     cudaStream_t native;
     std::uint64_t id;
     device home;
-    /// For cudaStreamPerThread, the only thread whose handle refers to this stream; otherwise number 0.
+    /// For cudaStreamPerThread, the only thread where the handle refers to this stream; otherwise number 0.
     host_thread thread;
     std::atomic<bool> thread_has_ended = false;
     std::atomic<bool> has_async_frees = false;  // is in async_frees

@@ -54,7 +54,7 @@ public:
         return mine;
 #endif
     }
-    /// Sets bit b of words[w] to is_set(32 * w + b), which may be called for all bits before any word is set.
+    /// Sets bit b of words[w] to `is_set(32 * w + b)`, which may be called for all bits before any word is set.
     template <unsigned Words, class IsSet>
     CUOTA_KERNEL void vote(IsSet const& is_set, std::uint32_t (&words)[Words]) const {
 #if defined(__CUDA_ARCH__)
