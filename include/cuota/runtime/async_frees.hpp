@@ -18,7 +18,7 @@ class CUOTA_PROCESS_STATE async_frees {
 public:
     /// Adds a stream, unless host memory is short. Cost: a load; a lock if it is not in the registry yet.
     static void note(stream_state& s) noexcept;
-    /// Removes the streams of a device and returns those that still have an owner. Throws: std::bad_alloc; nothing changes.
+    /// Removes and returns the streams of a device that still have an owner. Throws: std::bad_alloc; nothing changes.
     [[nodiscard]] static dynamic_array<shared<stream_state>> take(device where);
     /// Removes a stream that is being destroyed.
     static void leave(stream_state& s) noexcept;

@@ -12,10 +12,10 @@ namespace cuota::inline v0::rt {
 
 /// Sets the calling thread's stream capture mode to relaxed, and restores it (a capture-mode guard).
 ///
-/// In other modes, functions that CUDA calls potentially unsafe, such as cudaMalloc and cudaEventQuery, invalidate a capture of the calling
-/// thread and a global-mode capture of any thread. A thread cannot query whether another one captures, so the library makes every such call
-/// in relaxed mode; none becomes part of a graph. Calls on a captured stream, and on events recorded in a capture, are forbidden in every
-/// mode.
+/// In other modes, functions such as cudaMalloc and cudaEventQuery ("potentially unsafe" in CUDA's terms) invalidate a capture of the
+/// calling thread and a global-mode capture of any thread. A thread cannot query whether another one captures, so the library makes every
+/// such call in relaxed mode; none becomes part of a graph. Calls on a captured stream, and on events recorded in a capture, are forbidden
+/// in every mode.
 /// Threads: the one that constructed it. Nests.
 /// Throws:  nothing. Unless the driver or the device is missing, a failure is reported and the call repeated once; if that fails too, the
 ///          mode stays.

@@ -24,6 +24,7 @@ static_assert(static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS) == static_cast<int>(c
 static_assert(static_cast<int>(CUDA_ERROR_NOT_SUPPORTED) == static_cast<int>(cudaErrorNotSupported));
 static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaErrorUnknown));
 
+/// Returns the runtime's error with the same number.
 [[nodiscard]] constexpr cudaError_t as_runtime(CUresult code) noexcept {
     return static_cast<cudaError_t>(code);
 }

@@ -42,7 +42,7 @@ enum class host_wait {
 ///
 /// CUDA treats an event that was never recorded as complete, so a forgotten record is a silent race; the constructor therefore records.
 /// Recording again moves the point; earlier waits keep the old one. Without timing, which has a cost. Move-only; a moved-from event may
-/// only be destroyed or assigned to, any other use is misuse.
+/// only be destroyed or assigned to.
 /// Order:   completes after the work enqueued on the stream before it; `stream_ref::wait` orders another stream after it.
 /// Threads: any may wait and query; one at a time may record or move it.
 /// Throws:  cuda_error; misuse if moved from.
@@ -86,10 +86,10 @@ private:
 };
 
 /// A timestamp in a stream (a timed event), taken by the device. The constructor records. Costs more than an event, which suffices for
-/// ordering. Move-only; a moved-from mark may only be destroyed or assigned to, any other use is misuse.
+/// ordering. Move-only; a moved-from mark may only be destroyed or assigned to.
 /// Order:   taken after the work enqueued on the stream before it.
 /// Threads: one at a time.
-/// Throws:  cuda_error; misuse in a capture.
+/// Throws:  cuda_error; misuse in a capture or if moved from.
 /// Cost:    one CUDA call to record or query; several to make one.
 /// Example: tests/runtime/event.sim.cpp
 class time_mark {

@@ -228,8 +228,8 @@ enum class stream_priority {
 
 /// Owns a CUDA stream of the current device that does not synchronize with the legacy default stream (cudaStreamNonBlocking).
 ///
-/// Move-only; a moved-from stream may only be destroyed or assigned to, any other use is misuse. The destructor does not wait: enqueued
-/// work still runs, and the native stream is destroyed after the last owner of memory to be freed on it.
+/// Move-only; a moved-from stream may only be destroyed or assigned to. The destructor does not wait: enqueued work still runs, and the
+/// native stream is destroyed after the last owner of memory to be freed on it.
 /// Order:   work runs in the order in which it was enqueued, concurrently with other streams.
 /// Threads: any; work of several threads is ordered by their calls.
 /// Throws:  cuda_error, std::bad_alloc on construction; misuse if moved from.
@@ -250,7 +250,7 @@ public:
     [[nodiscard]] std::uint64_t id() const { return state().id; }
     /// Returns the device that was current at construction.
     [[nodiscard]] cuota::device device() const { return state().home; }
-    /// Waits on the host for all work enqueued so far, see stream_ref.
+    /// See stream_ref::synchronize.
     void synchronize(place where = place::here()) const { stream_ref{*this}.synchronize(where); }
     [[nodiscard]] bool is_idle() const { return stream_ref{*this}.is_idle(); }  ///< see stream_ref
     void wait(event const& done) const;                                         ///< see stream_ref
