@@ -63,7 +63,7 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
 
 /// Returns a * b, or nullopt on overflow.
 [[nodiscard]] constexpr std::optional<std::size_t> checked_mul(std::size_t a, std::size_t b) noexcept {
-    // a division would cost more than the rest of a small allocation
+    // A division would cost more than the rest of a small allocation.
     std::size_t product = 0;
     if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
     return product;
@@ -71,7 +71,7 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
 
 /// Returns whether n is a power of two; false for 0.
 [[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept {
-    // std::popcount is a call on targets without the instruction
+    // std::popcount is a call on targets without the instruction.
     return n != 0 && (n & (n - 1)) == 0;
 }
 

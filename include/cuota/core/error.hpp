@@ -28,7 +28,7 @@ public:
     cuda_error(int code, std::string const& call, std::string const& why, place where);
 
     [[nodiscard]] int code() const noexcept { return code_; }  ///< a cudaError_t
-    /// for example "cudaMemcpyAsync"
+    /// Returns for example "cudaMemcpyAsync".
     [[nodiscard]] std::string const& call() const noexcept { return *call_; }
     [[nodiscard]] place where() const noexcept { return where_; }  ///< line 0 if unknown
 
@@ -105,7 +105,7 @@ public:
     data_error(std::string file, std::uint64_t offset, std::string why);
 
     [[nodiscard]] std::string const& file() const noexcept { return facts_->file; }  ///< its path or name
-    /// bytes from the beginning of the file
+    /// Returns the bytes from the beginning of the file.
     [[nodiscard]] std::uint64_t offset() const noexcept { return facts_->offset; }
     /// Returns the reason, without file and offset.
     [[nodiscard]] std::string const& why() const noexcept { return facts_->why; }

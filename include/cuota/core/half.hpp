@@ -74,7 +74,7 @@ struct half {
         std::uint32_t const wide = exponent == 0x1f ? 0xff : exponent + (127 - 15);
         return __builtin_bit_cast(float, sign | wide << 23 | fraction << 13);
     }
-    /// compares bits: -0 differs from 0, and a NaN equals itself
+    /// Compares bits: -0 differs from 0, and a NaN equals itself.
     friend bool operator==(half, half) = default;
 
 private:

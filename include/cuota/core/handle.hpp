@@ -21,7 +21,7 @@ public:
 
     unique_handle() noexcept = default;
     explicit unique_handle(native handle) noexcept : handle_{handle} {}  ///< takes ownership
-    /// transfers ownership; `other` is empty afterwards
+    /// Transfers ownership; `other` is empty afterwards.
     unique_handle(unique_handle&& other) noexcept : handle_{other.release()} {}
     /// Closes the current handle and transfers ownership; `other` is empty afterwards.
     unique_handle& operator=(unique_handle&& other) noexcept {

@@ -68,7 +68,7 @@ public:
 
     /// Returns the text, "" if empty. Valid until the program ends.
     [[nodiscard]] constexpr char const* text() const noexcept { return text_; }
-    /// true if the text is ""
+    /// Returns whether the text is "".
     [[nodiscard]] constexpr bool is_empty() const noexcept { return *text_ == '\0'; }
     /// Compares by text. Cost: linear in its length.
     [[nodiscard]] friend bool operator==(tag a, tag b) noexcept {

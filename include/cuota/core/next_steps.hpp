@@ -48,13 +48,13 @@ struct next_step {
     /// Whether the request succeeds after this suggestion alone, if nothing else changes meanwhile. Suggestions that do not suffice are
     /// listed too, with the reason.
     bool suffices = false;
-    /// fraction that it changes of the request, of the memory held, or of the limits
+    /// The fraction that it changes of the request, of the memory held, or of the limits.
     double change = 0;
-    /// ask: fits; release: sum of `holders`; else the shortfall
+    /// ask_again, ask_less: bytes that fit; release: sum of `holders`; otherwise the shortfall.
     std::size_t bytes = 0;
     std::size_t count = 0;           ///< ask_less: `bytes` in whole units of the request
     std::vector<holding> holders{};  ///< release: the allocations to free; empty if unknown
-    /// raise_limits: from the charged budget to the root
+    /// raise_limits: from the charged budget to the root.
     std::vector<raised_limit> limits{};
     std::string text{};  ///< one line for a reader, without newline
 };
@@ -167,7 +167,7 @@ CUOTA_INLINE void append_exact(std::string& text, label const& request, std::siz
 }
 
 CUOTA_INLINE bool step_ask(refusal const& r, next_step& step) {
-    // the limit of pinned memory is unknown
+    // The limit of pinned memory is unknown.
     bool const is_known = r.would_fit != 0 || r.refuser() || r.device;
     std::size_t const bytes = fitting(r);
     if (!is_known) return false;

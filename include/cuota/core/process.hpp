@@ -18,7 +18,7 @@ class CUOTA_PROCESS_STATE process_number {
 public:
     /// Cost: a load.
     [[nodiscard]] static unsigned now() noexcept { return now_.load(std::memory_order_relaxed); }
-    /// now(), for a caller that stores it; the first call installs the fork handler. Cost: two loads.
+    /// Returns now(), for a caller that stores it; the first call installs the fork handler. Cost: two loads.
     [[nodiscard]] static unsigned remembered() noexcept {
         if (!is_counted_.load(std::memory_order_acquire)) [[unlikely]]
             count_forks();

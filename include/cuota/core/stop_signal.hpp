@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// std::stop_token for headers that do not include `stop_token`.
+/// A std::stop_token for headers that do not include `stop_token`.
 #pragma once
 
 #include <cstddef>

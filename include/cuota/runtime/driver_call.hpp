@@ -45,10 +45,10 @@ bool find_call(Call& call, char const* name, unsigned version) {
     return call != nullptr;
 }
 
-/// rt::check for driver calls. Throws: cuda_error.
+/// Does rt::check for a driver call. Throws: cuda_error.
 inline void check(CUresult code, char const* call) { rt::check(as_runtime(code), call); }
 
-/// rt::give_back for driver calls.
+/// Does rt::give_back for a driver call.
 template <class Call>
 bool give_back(char const* name, Call call) noexcept {
     beside_capture const beside;

@@ -33,7 +33,7 @@ struct event_traits {
 
 /// How a host thread waits for an event. Example: tests/runtime/event.sim.cpp
 enum class host_wait {
-    /// the device's setting (cudaDeviceSchedule...), possibly a spin: lowest latency, may occupy a core
+    /// The device's setting (cudaDeviceSchedule...), possibly a spin: lowest latency, may occupy a core.
     active,
     blocking,  ///< sleeps (cudaEventBlockingSync): tens of microseconds more latency, occupies no core
 };
@@ -112,7 +112,7 @@ private:
 
 namespace detail {
 
-/// captured_streams::begun.
+/// Returns captured_streams::begun().
 [[nodiscard]] std::uint64_t captures_begun() noexcept;
 
 /// Returns the foreign capture that the event was last recorded in, or 0.

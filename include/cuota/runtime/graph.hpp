@@ -68,7 +68,7 @@ public:
     /// Order:  after the work on s and all earlier uses of the graph's resources, before all later ones; launches of one graph run one
     ///         after the other.
     /// Throws: misuse if a buffer was destroyed or has a conflicting lease on another stream, or if s is captured; cuda_error,
-    /// std::bad_alloc. Nothing is launched.
+    ///         std::bad_alloc. Nothing is launched.
     /// Cost:   one or two CUDA calls, and a lease for each buffer.
     void launch(stream_ref s, place where = place::here());
 
