@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// All of cuota but simulator/, interop/ and headers that need a library of their own (data/gzip.hpp, data/safetensors_source.hpp).
+/// All of cuota except simulator/, interop/ and headers that need another library (data/gzip.hpp, data/safetensors_source.hpp).
 #pragma once
 
 #include <cuota/cuota.hpp>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What most programs use: budgets, pools, buffers, and a loader with data in memory, in .npy files and in raw ones. What is not here
-/// has a header of its own, and all of it is in all.hpp.
+/// The commonly used parts: budgets, pools, buffers, and a loader for data in memory, in .npy files and in raw files. Everything else has a
+/// header of its own; all.hpp includes all of them.
 #pragma once
 
 #include <cuota/fwd.hpp>

@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Forward declarations of the public names, for headers that use them only by name. Where the compiler reports an incomplete type, include
-/// the header of that name: step_plan is defined in pool/step_plan.hpp. all.hpp includes all of them.
+/// Forward declarations of the public names. If the compiler reports an incomplete type, include the header of that name, such as
+/// pool/step_plan.hpp for step_plan, or all.hpp.
 #pragma once
 
 #include <cuota/core/config.hpp>
 
-/// Memory of a CUDA program: budgets that are asked before it is taken, pools, buffers and batches on them, and what tells
-/// of a refusal. In it `rt`, the thin door to CUDA, which programs seldom need, and `simulator`, which controls the
-/// simulated device.
+/// GPU memory management for CUDA programs: budgets that are charged before memory is allocated, pools, buffers and data loaders that use
+/// them, and reports that explain a refusal. The nested namespace `rt` has thin wrappers of CUDA, which programs seldom need; `simulator`
+/// controls the simulated device.
 ///
-/// What is said of each name, where it is not plain: Units (bytes or a count, inclusive or not), Order (of which work memory
-/// is valid for), Threads (who may call at a time), Throws (and what is left then), Cost, and an example.
+/// Comments state, where it is not obvious: Units (bytes or a count, inclusive or not), Order (the work after which memory is valid),
+/// Threads (concurrent callers), Throws (and the state afterwards), Cost, and an example.
 namespace cuota::inline v0 {
 
 // core

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a program sees of its memory: all of report/ but nvtx.hpp, which needs NVTX.
+/// Reports about a program's memory: all of report/ except nvtx.hpp, which needs NVTX.
 #pragma once
 
 #include <cuota/cuota.hpp>

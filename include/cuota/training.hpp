@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Strategies for training in little memory: all of training/.
+/// Training in little memory: all of training/.
 #pragma once
 
 #include <cuota/cuota.hpp>

@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The version, and which C++ it needs. The one place that states it: CMake and the packages read it from here.
+/// The version of cuota, and a check of the C++ standard. CMake and the packages read the version from this file.
 #pragma once
 
-/// Of version 1.2.3 the 1.
+/// Major version: 1 of 1.2.3.
 #define CUOTA_VERSION_MAJOR 0
-/// Of version 1.2.3 the 2.
+/// Minor version: 2 of 1.2.3.
 #define CUOTA_VERSION_MINOR 1
-/// Of version 1.2.3 the 3.
+/// Patch version: 3 of 1.2.3.
 #define CUOTA_VERSION_PATCH 0
 
-// A message beats the errors that an older standard, or a compiler without exceptions, would report further down; the include of a file
-// that does not exist ends the compilation there. Every header includes this one, or one that does, before it uses anything new.
+// An older standard, or a compiler without exceptions, is reported here instead of by errors further down; including a file that does not
+// exist ends the compilation. Every header includes this one, directly or not, before it uses a newer feature.
 #if defined(_MSVC_LANG)
 #if _MSVC_LANG < 202002L
 #error "cuota needs C++20: compile with /std:c++20 or later"

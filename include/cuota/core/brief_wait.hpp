@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A look or two before a thread lies down.
+/// A short spin before a thread blocks.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Tells the processor that the thread is only waiting.
+/// Hints to the processor that the thread is spinning.
 inline void relax_processor() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -20,9 +20,9 @@ inline void relax_processor() noexcept {
 #endif
 }
 
-/// Waits for `ready()`, but no longer than it would take to sleep and be woken, some 20 us: whatever is then still to be
-/// waited for, that has cost twice the least at most (Karlin et al., "Competitive randomized algorithms for nonuniform
-/// problems", 1994). `ready` is asked without a lock. On a machine of one processor, where nobody else runs: no wait.
+/// Spins until ready() returns true, for at most 20 us, about the cost of sleeping and waking up; spinning and then blocking costs at most
+/// twice the optimum (Karlin et al., "Competitive randomized algorithms for nonuniform problems", 1994). Calls ready() without a lock. Does
+/// not spin on a machine with one processor, where it would keep the other thread from running.
 template <class Ready>
 void wait_briefly(Ready ready) noexcept {
     static bool const is_alone = std::thread::hardware_concurrency() == 1;
@@ -34,7 +34,7 @@ void wait_briefly(Ready ready) noexcept {
             if (ready()) return;
             relax_processor();
         }
-        std::this_thread::yield();  // the one that is waited for may have this very processor
+        std::this_thread::yield();  // the awaited thread may need this processor
     } while (std::chrono::steady_clock::now() < end);
 }
 

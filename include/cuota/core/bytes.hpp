@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Byte counts: literals, arithmetic that notices overflow, and text people can read.
+/// Byte counts: literals, arithmetic with overflow checks, and formatting.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@
 
 namespace cuota::inline v0 {
 
-/// The largest byte count there is; stands for "more than can be said" where a product overflowed.
+/// The largest byte count: "no limit", or a product that overflowed.
 inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
 namespace detail {
 
-// More than a std::size_t holds does not compile: a throw is no constant.
+// A size above the range of std::size_t does not compile: a throw-expression is not constant.
 consteval std::size_t literal(unsigned long long n, unsigned shift) {
     return n <= unlimited >> shift ? static_cast<std::size_t>(n) << shift
                                    : throw "more bytes than a std::size_t holds";
 }
-// In whole bytes, rounded up, so that a limit typed as it was printed is never less than that.
+// Rounds up, so that a limit typed in as printed is never below the printed one.
 consteval std::size_t literal(long double n, unsigned shift) {
     if (!(n >= 0)) throw "a negative number of bytes";
     long double const bytes = n * static_cast<long double>(std::size_t{1} << shift);
@@ -35,45 +35,47 @@ consteval std::size_t literal(long double n, unsigned shift) {
 
 }  // namespace detail
 
-/// Byte counts as literals: `using namespace cuota::literals;`, then `512_MiB`.
+/// Byte counts as literals, `512_MiB`, after `using namespace cuota::literals;`.
 inline namespace literals {
 
-// At compile time: a number of bytes that a std::size_t cannot hold does not compile. Fractions are rounded up to whole bytes.
+// All are consteval: a size above the range of std::size_t does not compile. Fractions are rounded up to whole bytes.
 
-/// So many times 1024 bytes. `using namespace cuota::literals`. Example: examples/first.cpp
+/// `n * 1024` bytes. Requires `using namespace cuota::literals`. Example: examples/first.cpp
 consteval std::size_t operator""_KiB(unsigned long long n) { return detail::literal(n, 10); }
-/// Fractions, too.
+/// Accepts a fraction.
 consteval std::size_t operator""_KiB(long double n) { return detail::literal(n, 10); }
-/// So many times 1024 x 1024 bytes: `512_MiB`.
+/// `n * 1024 * 1024` bytes: `512_MiB`.
 consteval std::size_t operator""_MiB(unsigned long long n) { return detail::literal(n, 20); }
-/// Fractions, too: `2.1_MiB`, as refusals print limits.
+/// Accepts a fraction: `2.1_MiB`, as messages print limits.
 consteval std::size_t operator""_MiB(long double n) { return detail::literal(n, 20); }
-/// So many times 1024 x 1024 x 1024 bytes.
+/// `n * 1024 * 1024 * 1024` bytes.
 consteval std::size_t operator""_GiB(unsigned long long n) { return detail::literal(n, 30); }
-/// Fractions, too: `1.5_GiB`.
+/// Accepts a fraction: `1.5_GiB`.
 consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 30); }
 
 }  // namespace literals
 
-/// a + b, or nothing when that is more than a std::size_t holds.
+/// Returns a + b, or nullopt on overflow.
 [[nodiscard]] constexpr std::optional<std::size_t> checked_add(std::size_t a, std::size_t b) noexcept {
     if (b > unlimited - a) return std::nullopt;
     return a + b;
 }
 
-/// a * b, or nothing when that is more than a std::size_t holds.
+/// Returns a * b, or nullopt on overflow.
 [[nodiscard]] constexpr std::optional<std::size_t> checked_mul(std::size_t a, std::size_t b) noexcept {
-    std::size_t product = 0;  // a division would cost more than all else that a small request does here
+    // A division would cost more than the rest of a small allocation.
+    std::size_t product = 0;
     if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
     return product;
 }
 
-/// False for 0.
+/// Returns whether n is a power of two; false for 0.
 [[nodiscard]] constexpr bool is_power_of_two(std::size_t n) noexcept {
-    return n != 0 && (n & (n - 1)) == 0;  // counting bits is a call where a processor need not be able to
+    // std::popcount is a call on targets without the instruction.
+    return n != 0 && (n & (n - 1)) == 0;
 }
 
-/// bytes rounded up to a multiple of granule (a power of two), or nothing when that overflows.
+/// Returns `bytes` rounded up to a multiple of `granule` (a power of two), or nullopt on overflow.
 [[nodiscard]] constexpr std::optional<std::size_t> checked_round_up(std::size_t bytes,
                                                                     std::size_t granule) noexcept {
     auto const bumped = checked_add(bytes, granule - 1);
@@ -81,26 +83,26 @@ consteval std::size_t operator""_GiB(long double n) { return detail::literal(n, 
     return *bumped & ~(granule - 1);
 }
 
-/// bytes rounded up to a multiple of granule; `unlimited`, which no budget and no device can give, on overflow.
+/// Returns `bytes` rounded up to a multiple of `granule`; on overflow `unlimited`, which no budget and no device can provide.
 [[nodiscard]] constexpr std::size_t round_up(std::size_t bytes, std::size_t granule) noexcept {
     return bytes > unlimited - (granule - 1) ? unlimited : (bytes + (granule - 1)) & ~(granule - 1);
 }
 
-/// bytes rounded down to a multiple of granule (a power of two).
+/// Returns `bytes` rounded down to a multiple of `granule` (a power of two).
 [[nodiscard]] constexpr std::size_t round_down(std::size_t bytes, std::size_t granule) noexcept {
     return bytes & ~(granule - 1);
 }
 
-/// "762.9 MiB", "512 B": one decimal, binary units, never more than four digits before the point below 1 EiB.
-/// Throws: std::bad_alloc.
+/// Formats a size in binary units with one decimal, "762.9 MiB" or "512 B"; at most four digits before the point below 1 EiB. Throws:
+/// std::bad_alloc.
 [[nodiscard]] std::string bytes_text(std::size_t bytes);
 
-/// "131'120'576": digits in groups of three. Throws: std::bad_alloc.
+/// Formats a count in groups of three digits: "131'120'576". Throws: std::bad_alloc.
 [[nodiscard]] std::string count_text(std::uint64_t count);
 
 namespace detail {
 
-/// Appends the number in decimal digits. Throws: std::bad_alloc.
+/// Appends n in decimal digits. Throws: std::bad_alloc.
 void append_number(std::string& text, std::uint64_t n);
 
 }  // namespace detail

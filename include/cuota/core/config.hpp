@@ -6,29 +6,29 @@
 
 #include <cuota/version.hpp>
 
-/// Marks what kernels and host code call: compiled for both sides by nvcc, plain C++ for every other compiler.
+/// Marks functions for kernels and host code: __host__ __device__ under nvcc, empty for other compilers.
 #if defined(__CUDACC__)
 #define CUOTA_HOST_DEVICE __host__ __device__
 #else
 #define CUOTA_HOST_DEVICE
 #endif
 
-/// Before a template for both sides that calls what it is given: nvcc does not warn where that is for one side only, as the
-/// standard library's is.
+/// Suppresses nvcc's warning about a __host__ function called from a __host__ __device__ template. Place it before a template that calls a
+/// functor of the caller, which may be host-only.
 #if defined(__CUDACC__) && !defined(__clang__)
 #define CUOTA_NO_EXEC_CHECK _Pragma("nv_exec_check_disable")
 #else
 #define CUOTA_NO_EXEC_CHECK
 #endif
 
-/// 1, the default: nvcc compiles bodies of kernels for the host as well, for the simulator to run. 0, the same in a whole
-/// program: for the device alone, and nvcc refuses host code that touches an element of a view; the program cannot run on
-/// the simulator then.
+/// 1 (default): nvcc compiles kernel bodies for the host too, for the simulator. 0: it compiles them for the device only and rejects host
+/// code that accesses an element of a view; the program cannot run on the simulator. Must be the same in the whole program.
 #if !defined(CUOTA_SIMULATED_KERNELS)
 #define CUOTA_SIMULATED_KERNELS 1
 #endif
 
-/// Marks a kernel's body and what only kernels call: elements of views are for such code. As CUOTA_SIMULATED_KERNELS says.
+/// Marks kernel bodies and functions that only kernels call, which may access elements of views. CUOTA_SIMULATED_KERNELS decides whether
+/// they are compiled for the host too.
 /// Example: examples/mistake.cpp
 #if defined(__CUDACC__) && !CUOTA_SIMULATED_KERNELS
 #define CUOTA_KERNEL __device__
@@ -36,8 +36,8 @@
 #define CUOTA_KERNEL CUOTA_HOST_DEVICE
 #endif
 
-/// 1 checks every index of a view of device memory, in kernels too; 0 none. Default: 1 unless NDEBUG is set. The same in a
-/// whole program: files that differ do not link.
+/// 1 checks every index of a view of device memory, in kernels too; 0 checks none. Default: 1 unless NDEBUG is defined. Must be the same in
+/// the whole program: files that differ do not link.
 #if !defined(CUOTA_CHECKED)
 #if defined(NDEBUG)
 #define CUOTA_CHECKED 0
@@ -46,9 +46,9 @@
 #endif
 #endif
 
-/// Marks functions and data members that are or have a static object of the process: a program and all libraries that it is linked with
-/// have one such object, whatever visibility they are compiled with (-fvisibility=hidden is what most libraries use). A static object that
-/// is not marked exists once for each of them. docs/shared_libraries.md has what that means for plugins.
+/// Marks functions and data members that are or contain a process-wide static object. A program and all libraries linked with it share one
+/// such object whatever their visibility settings (most libraries use -fvisibility=hidden); an unmarked one exists once in each of them.
+/// docs/shared_libraries.md describes the consequences for plugins.
 #if defined(__GNUC__)
 #define CUOTA_PROCESS_STATE [[gnu::visibility("default")]]
 #else
@@ -66,8 +66,8 @@
 #define CUOTA_PROCESS_TYPE
 #endif
 
-/// CUOTA_OWNER and CUOTA_POINTER mark what lends memory, and views of it: clang and clang-tidy then warn of a view that
-/// outlives the temporary lease it was made of (-Wdangling-gsl). Nothing for other compilers.
+/// CUOTA_OWNER and CUOTA_POINTER mark owners of memory and views of it: clang and clang-tidy warn about a view that outlives the temporary
+/// lease it was made from (-Wdangling-gsl). Empty for other compilers.
 #if defined(__has_cpp_attribute)
 #if __has_cpp_attribute(gsl::Owner)
 #define CUOTA_OWNER [[gsl::Owner]]
@@ -79,16 +79,16 @@
 #define CUOTA_POINTER
 #endif
 
-/// The inline namespace of views of device memory, which know more of themselves in checked builds. Their names, and those
-/// of what hands them out, tell which they are: files that were compiled one way and the other do not link.
+/// Inline namespace of the view types. Checked views have extra members, so checked and unchecked builds use different namespaces: files
+/// compiled with different settings fail to link instead of violating the one-definition rule.
 #if CUOTA_CHECKED
 #define CUOTA_VIEWS checked_views
 #else
 #define CUOTA_VIEWS unchecked_views
 #endif
 
-// The tag of that namespace, as of the standard library's __cxx11: what returns a view has it in its name, though the name does not tell
-// the type that is returned. A class that has a view as a member stands in the namespace; tests/lint/checked_views.py asks the compiler.
+// ABI tag of that namespace, like libstdc++'s __cxx11: it adds the namespace to the mangled names of functions that return a view. A class
+// with a view as a member is declared in the namespace, which tests/lint/checked_views.py verifies.
 #if defined(__has_cpp_attribute)
 #if __has_cpp_attribute(gnu::abi_tag)
 namespace cuota::inline v0 {
@@ -100,10 +100,10 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #endif
 #endif
 
-/// CUOTA_SEPARATE: 1 in files that have cuota's declarations only, as what links CMake's cuota::cuota has. Such files compile in a
-/// fraction of the time; one other file of the program has the definitions. Default: 0, every file defines inline what it uses.
-/// CUOTA_IMPLEMENTATION: defined in that one file, before it includes cuota's headers: all that the program includes, or
-/// cuota/cuota.cpp, which is such a file.
+/// CUOTA_SEPARATE: 1 in files that include only declarations, as targets that link CMake's cuota::cuota do. They compile in a fraction of
+/// the time; one other file of the program contains the definitions. Default: 0, each file defines inline what it uses.
+/// CUOTA_IMPLEMENTATION: defined in that one file before it includes cuota's headers, which must be all that the program includes;
+/// cuota/cuota.cpp is such a file.
 #if defined(CUOTA_IMPLEMENTATION)
 #undef CUOTA_SEPARATE
 #define CUOTA_SEPARATE 1
@@ -111,18 +111,18 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #define CUOTA_SEPARATE 0
 #endif
 
-/// 1 in files that have the definitions of a part of the library: CUOTA_PART_MEMORY those of core/, runtime/, resource/, guard/, pool/
-/// and buffer/, the others those of the folder that they name. The files in cuota/parts/ set one each, and are cuota.cpp in four
-/// parts, which can be compiled side by side.
+/// 1 in files that contain the definitions of a part of the library: CUOTA_PART_MEMORY those of core/, runtime/, resource/, guard/, pool/
+/// and buffer/, the others those of the folder in their name. The four files in cuota/parts/ set one each and can be compiled in parallel
+/// instead of cuota.cpp.
 #if defined(CUOTA_IMPLEMENTATION) || !CUOTA_SEPARATE
 #undef CUOTA_PART_MEMORY
 #undef CUOTA_PART_DATA
 #undef CUOTA_PART_TRAINING
 #undef CUOTA_PART_REPORT
 #define CUOTA_PART_MEMORY 1
-#define CUOTA_PART_DATA 1      ///< as CUOTA_PART_MEMORY says
-#define CUOTA_PART_TRAINING 1  ///< as CUOTA_PART_MEMORY says
-#define CUOTA_PART_REPORT 1    ///< as CUOTA_PART_MEMORY says
+#define CUOTA_PART_DATA 1      ///< see CUOTA_PART_MEMORY
+#define CUOTA_PART_TRAINING 1  ///< see CUOTA_PART_MEMORY
+#define CUOTA_PART_REPORT 1    ///< see CUOTA_PART_MEMORY
 #else
 #if !defined(CUOTA_PART_MEMORY)
 #define CUOTA_PART_MEMORY 0
@@ -145,14 +145,14 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #include <the error above is the one to read>
 #endif
 
-/// 1 where the definitions at the end of a header are read: in files that have its part, except while nvcc compiles for the device,
-/// which takes five times as long with them. A header whose definitions launch kernels tests CUOTA_PART_MEMORY, or the macro of its
-/// own part, instead; otherwise the device code would not contain those kernels.
+/// 1 where the compiler reads the definitions at the end of a header: in files of its part, except while nvcc compiles for the device,
+/// which would take five times as long. A header whose definitions launch kernels tests CUOTA_PART_MEMORY, or the macro of its own part,
+/// instead, because the device code must contain those kernels.
 #if !defined(__CUDA_ARCH__)
 #define CUOTA_DEFINE_MEMORY CUOTA_PART_MEMORY
-#define CUOTA_DEFINE_DATA CUOTA_PART_DATA          ///< as CUOTA_DEFINE_MEMORY says
-#define CUOTA_DEFINE_TRAINING CUOTA_PART_TRAINING  ///< as CUOTA_DEFINE_MEMORY says
-#define CUOTA_DEFINE_REPORT CUOTA_PART_REPORT      ///< as CUOTA_DEFINE_MEMORY says
+#define CUOTA_DEFINE_DATA CUOTA_PART_DATA          ///< see CUOTA_DEFINE_MEMORY
+#define CUOTA_DEFINE_TRAINING CUOTA_PART_TRAINING  ///< see CUOTA_DEFINE_MEMORY
+#define CUOTA_DEFINE_REPORT CUOTA_PART_REPORT      ///< see CUOTA_DEFINE_MEMORY
 #else
 #define CUOTA_DEFINE_MEMORY 0
 #define CUOTA_DEFINE_DATA 0
@@ -160,27 +160,26 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #define CUOTA_DEFINE_REPORT 0
 #endif
 
-/// CUOTA_INLINE stands before each of those definitions. It is `inline` in both forms, so that the compiler may inline one into
-/// another; without it, position-independent code would make every call through the procedure linkage table. Where definitions are
-/// apart, `used` makes the compiler emit every function, for the files that have declarations only.
+/// Precedes each definition at the end of a header: `inline` in both forms, so that the compiler may inline one into another; otherwise
+/// position-independent code makes every call through the procedure linkage table. With separate definitions, `used` makes the compiler
+/// emit every function for files that have only declarations.
 #if CUOTA_SEPARATE
 #define CUOTA_INLINE inline __attribute__((used))
 #else
 #define CUOTA_INLINE inline
 #endif
 
-/// CUOTA_INLINE_IN_PLACE stands before functions that may not be inline where definitions are apart: virtual functions, because the
-/// compiler emits a class's virtual table where the class's first one is defined, and members of templates that are declared
-/// `extern template`. It is also empty where definitions are not read. Virtual functions have it where they are declared, too: otherwise
-/// every file with definitions would emit the virtual tables of all classes, and all that they refer to.
+/// Precedes functions that must not be inline with separate definitions: virtual functions, because the compiler emits a class's vtable
+/// where its first one is defined, and members of templates declared `extern template`. Empty also where definitions are not read.
+/// Declarations of virtual functions have it too: otherwise every file with definitions would emit the vtables of all classes and
+/// everything they refer to.
 #if CUOTA_SEPARATE || defined(__CUDA_ARCH__)
 #define CUOTA_INLINE_IN_PLACE
 #else
 #define CUOTA_INLINE_IN_PLACE inline
 #endif
 
-/// CUOTA_ALWAYS_INLINE stands before declarations of those that programs call all the time: part of the caller, but where
-/// definitions are apart or not read.
+/// Precedes declarations of functions on hot paths. Empty with separate definitions and where definitions are not read.
 #if CUOTA_SEPARATE || defined(__CUDA_ARCH__)
 #define CUOTA_ALWAYS_INLINE
 #else
@@ -190,8 +189,8 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #if CUOTA_SEPARATE
 namespace cuota::inline v0 {
 
-/// Defined in the file that defines CUOTA_IMPLEMENTATION or CUOTA_PART_MEMORY, and used in all others: the linker reports this name
-/// when a program has no such file, and when it has two.
+/// Defined in the file that defines CUOTA_IMPLEMENTATION or CUOTA_PART_MEMORY and referenced in all others: the linker reports this name if
+/// a program has no such file, or two.
 extern int const define_CUOTA_IMPLEMENTATION_in_one_file_or_link_cuota_cpp;
 #if !CUOTA_DEFINE_MEMORY
 namespace detail {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The growing array of the library's own lists. The compiler makes a third of the functions of it that it makes of std::vector for each
-/// type of element, because growing is compiled once for all types.
+/// The growing array of internal lists. An element type compiles to a third of the functions of std::vector, because growing is compiled
+/// once for all types.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// Moves `count` elements from `from` into the uninitialised memory at `to`, and destroys those at `from`.
+/// Moves `count` elements from `from` into uninitialized memory at `to`, and destroys those at `from`.
 using relocate_elements = void (*)(void* from, void* to, std::size_t count) noexcept;
 
-/// Returns the first of `count` elements for which is_before(element) is false, by binary search. All elements for which it is true come
-/// before the others. The function replaces std::partition_point, because <algorithm> takes the compiler longer to read than this header.
+/// Returns the first of `count` elements for which is_before(element) is false, by binary search; those for which it is true must come
+/// first. Replaces std::partition_point, because `algorithm` takes longer to compile than this header.
 /// Cost: logarithmic.
 template <class T, class Before>
 [[nodiscard]] T* first_not(T* first, std::size_t count, Before is_before) {
@@ -35,21 +35,21 @@ template <class T, class Before>
     return first;
 }
 
-/// The memory of a dynamic_array, whatever its elements are.
+/// The memory of a dynamic_array, independent of the element type.
 struct array_memory {
     void* first = nullptr;
     std::size_t size = 0;
     std::size_t capacity = 0;
 
-    /// Reallocates to a capacity of `wanted` elements of `bytes` each, or 1.5 times the present one if that is more. `move` moves the
-    /// elements; null copies their bytes.
-    /// Throws: std::bad_alloc; std::bad_array_new_length when the size in bytes overflows. A call that throws changes nothing.
+    /// Reallocates to a capacity of `wanted` elements of `bytes` bytes, or of 1.5 times the current one if that is more. `move` moves the
+    /// elements; if it is null, their bytes are copied.
+    /// Throws: std::bad_alloc; std::bad_array_new_length if the size in bytes overflows. Nothing changes.
     void grow(std::size_t wanted, std::size_t bytes, relocate_elements move);
 };
 
-/// A growing array with the names and the guarantees of std::vector. Its iterators are pointers. Moving an element must not throw.
-/// Threads: as std::vector. Throws: std::bad_alloc where it grows, what an element's constructor throws; a call that throws changes nothing, except resize.
-/// Cost: appending takes a constant number of moves on average.
+/// A growing array with the names and guarantees of std::vector. Iterators are pointers. The move constructor of T must not throw.
+/// Threads: like std::vector. Throws: std::bad_alloc when it grows, and what an element's constructor throws; nothing changes, except in
+/// resize. Cost: appending is amortized O(1).
 template <class T>
 class dynamic_array {
 public:
@@ -58,10 +58,10 @@ public:
     using const_iterator = T const*;
 
     dynamic_array() noexcept = default;
-    /// n elements, each value-initialised.
+    /// Makes n value-initialized elements.
     explicit dynamic_array(std::size_t n) : dynamic_array{} { resize(n); }
     dynamic_array(dynamic_array&& other) noexcept : memory_{std::exchange(other.memory_, {})} {}
-    // Delegating: the destructor runs when an element's constructor throws.
+    // Delegates, so that the destructor runs if the constructor of an element throws.
     dynamic_array(dynamic_array const& other) requires std::is_copy_constructible_v<T> : dynamic_array{} {
         reserve(other.size());
         for (T const& element : other) push_back(element);
@@ -90,7 +90,7 @@ public:
     [[nodiscard]] T const& front() const noexcept { return *data(); }
     [[nodiscard]] T& back() noexcept { return data()[memory_.size - 1]; }
     [[nodiscard]] T const& back() const noexcept { return data()[memory_.size - 1]; }
-    /// The first element of which is_meant(element) is true, or end().
+    /// Returns the first element that satisfies is_meant, or end().
     template <class Which>
     [[nodiscard]] T* find_if(Which is_meant) noexcept {
         T* at = begin();
@@ -133,7 +133,7 @@ public:
         shrink(static_cast<std::size_t>(to - begin()));
         return result;
     }
-    /// Keeps the order of the others.
+    /// Preserves the order of the remaining elements.
     template <class Which>
     void erase_if(Which is_meant) {
         T* to = begin();
@@ -146,7 +146,7 @@ public:
     }
     void pop_back() noexcept { shrink(memory_.size - 1); }
     void clear() noexcept { shrink(0); }
-    /// New elements are value-initialised. The array has those that were made before one that throws.
+    /// New elements are value-initialized. If a constructor throws, the elements made before it remain.
     void resize(std::size_t n) {
         if (n < memory_.size) return shrink(n);
         reserve(n);

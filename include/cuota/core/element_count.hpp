@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How many: a count that was never a negative number.
+/// A parameter type for element counts that rejects negative numbers.
 #pragma once
 
 #include <concepts>
@@ -12,20 +12,20 @@
 
 namespace cuota::inline v0 {
 
-/// A number of elements, as a parameter. A negative one is refused at the caller's line: as a std::size_t it would be
-/// a very large one. Of any integer; what is none (a double, a bool) does not convert.
+/// A number of elements, as a parameter. Converts from any integer type except bool, not from floating-point types. Rejects a negative
+/// count at the caller's line, because as a std::size_t it would be very large.
 /// Throws:  misuse.
 /// Example: tests/core/element_count.cpp
 class element_count {
 public:
-    /// Takes any integer that is no wider than a std::size_t; `where` is the caller's line. Throws: misuse when negative.
+    /// Accepts any integer type not wider than std::size_t; `where` is the caller's line. Throws: misuse if negative.
     template <std::integral I>
         requires(!std::same_as<I, bool> && sizeof(I) <= sizeof(std::size_t))  //
     constexpr element_count(I count, place where = place::here()) : value_{static_cast<std::size_t>(count)} {
         if constexpr (std::signed_integral<I>)
             if (count < 0) refuse(static_cast<long long>(count), where);
     }
-    constexpr operator std::size_t() const noexcept { return value_; }  ///< elements
+    constexpr operator std::size_t() const noexcept { return value_; }  ///< number of elements
 
 private:
     [[noreturn, gnu::cold]] static void refuse(long long count, place where);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The errors of the library: five types, each with the facts a program or a person can act on.
+/// The error types of the library, each with the data needed to react.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,17 @@
 
 namespace cuota::inline v0 {
 
-/// A CUDA call failed. Carries the code, the call and the place that made it.
+/// A CUDA call failed. Stores the error code, the call and the call site.
 /// Copies share the text. Threads: any. Example: tests/core/error.cpp
 class CUOTA_PROCESS_TYPE cuda_error : public std::runtime_error {
 public:
-    /// `code` is a cudaError_t, `why` its name and what else is known. Throws: std::bad_alloc.
+    /// `code` is a cudaError_t; `why` is its name and further details. Throws: std::bad_alloc.
     cuda_error(int code, std::string const& call, std::string const& why, place where);
 
-    [[nodiscard]] int code() const noexcept { return code_; }                  ///< a cudaError_t
-    [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< "cudaMemcpyAsync"
-    [[nodiscard]] place where() const noexcept { return where_; }              ///< line 0 when nobody gave it
+    [[nodiscard]] int code() const noexcept { return code_; }  ///< a cudaError_t
+    /// Returns for example "cudaMemcpyAsync".
+    [[nodiscard]] std::string const& call() const noexcept { return *call_; }
+    [[nodiscard]] place where() const noexcept { return where_; }  ///< line 0 if unknown
 
 private:
     static std::string suffix(place where);
@@ -43,23 +44,22 @@ class refusal_state;
 struct refusal_access;
 }  // namespace detail
 
-/// Memory was refused: by a budget (then it is a budget_exceeded), by a pool's cap, or by the device itself.
-/// Whoever refused did so before it took anything: what was held before is held after, and nothing more.
-/// Copies share the facts and the text. Threads: any, on one object or on copies.
-/// What to do about it: next_steps(error.facts()). Example: examples/train.cpp
+/// A memory request was refused by a budget (as budget_exceeded), by a pool's cap, or by the device. Nothing was allocated (strong
+/// guarantee).
+/// next_steps(error.facts()) returns suggestions. Copies share the facts and the text.
+/// Threads: any, on one object or on copies. Example: examples/train.cpp
 class CUOTA_PROCESS_TYPE out_of_memory : public std::bad_alloc {
 public:
     /// Throws: std::bad_alloc.
     explicit out_of_memory(refusal facts);
 
-    /// Bytes asked, held, limit, holders: as of the refusal. Lives as long as a copy of the error does.
+    /// Returns the facts at the time of the refusal, such as bytes requested, held and limit. Valid while any copy of the error exists.
     [[nodiscard]] refusal const& facts() const noexcept;
-    /// refusal_text of the facts. Made by the first call, which costs microseconds: who only catches pays nothing.
+    /// Returns refusal_text of the facts. Cost: the first call formats it (microseconds); without a call nothing is formatted.
     [[nodiscard]] CUOTA_INLINE_IN_PLACE char const* what() const noexcept override;
 
 protected:
-    /// For a type of its own: its name, and a text for when no host memory is left, both literals. Throws: std::bad_alloc.
-    // What to say in need is for a host that has no memory left for the text.
+    /// For a derived type: its name, and the text for when host memory is exhausted; both are string literals. Throws: std::bad_alloc.
     out_of_memory(char const* type, char const* in_need, refusal facts);
 
     /// Of a stored refusal; for the library.
@@ -71,8 +71,8 @@ private:
     shared_value<detail::refusal_state const> state_;
 };
 
-/// A budget on the way from the asked one to its root could not hold the request.
-/// A charge has asked caches before, as far as all of them together could give what is missing.
+/// A budget on the path from the charged one to its root cannot hold the request. Caches were asked to release memory before, if all of
+/// them together could cover the shortfall.
 /// Example: examples/first.cpp
 class CUOTA_PROCESS_TYPE budget_exceeded : public out_of_memory {
 public:
@@ -86,30 +86,31 @@ private:
         : out_of_memory{by, std::move(state)} {}
 };
 
-/// The program broke a rule of lifetime, stream, bounds or use; the message names the thing and the place.
-/// A defect of the program, not of its surroundings: mend it, rather than catch it. Example: tests/core/error.cpp
+/// The program violated a rule of lifetime, streams, bounds or use; the message names the object and the call site. A defect of the
+/// program: fix it instead of catching it. Example: tests/core/error.cpp
 class CUOTA_PROCESS_TYPE misuse : public std::logic_error {
 public:
-    /// The message is `what` and, where there is one, the place. Throws: std::bad_alloc.
+    /// The message is `what`, followed by the call site if known. Throws: std::bad_alloc.
     explicit misuse(std::string const& what, place where = {});
 
-    [[nodiscard]] place where() const noexcept { return where_; }  ///< line 0 when nobody gave it
+    [[nodiscard]] place where() const noexcept { return where_; }  ///< line 0 if unknown
 
 private:
     static std::string at(place where);
     place where_;
 };
 
-/// A file does not hold what it should. Names the file, the byte offset where it goes wrong, and why.
+/// The contents of a file are not valid. Names the file, the byte offset of the defect and the reason.
 /// Copies share the texts. Threads: any. Example: tests/core/error.cpp
 class CUOTA_PROCESS_TYPE data_error : public std::runtime_error {
 public:
-    /// `offset` in bytes from the file's begin. Throws: std::bad_alloc.
+    /// `offset` is in bytes from the beginning of the file. Throws: std::bad_alloc.
     data_error(std::string file, std::uint64_t offset, std::string why);
 
     [[nodiscard]] std::string const& file() const noexcept { return facts_->file; }  ///< its path or name
-    [[nodiscard]] std::uint64_t offset() const noexcept { return facts_->offset; }   ///< bytes from the begin
-    /// Without file and offset.
+    /// Returns the bytes from the beginning of the file.
+    [[nodiscard]] std::uint64_t offset() const noexcept { return facts_->offset; }
+    /// Returns the reason, without file and offset.
     [[nodiscard]] std::string const& why() const noexcept { return facts_->why; }
 
 private:
@@ -123,8 +124,8 @@ private:
 
 namespace detail {
 
-/// What the copies of a refusal share. A class that keeps this in place of the exception does not have the text of refusals compiled into
-/// every program: the virtual function that makes the text is compiled wherever an exception is destroyed.
+/// The state that copies of a refusal share. A class that stores this instead of the exception avoids compiling the formatting code into
+/// every program: the virtual function that formats is emitted wherever an exception is destroyed.
 struct refusal_access {
     using state = shared_value<refusal_state const>;
     [[nodiscard]] static state of(budget_exceeded const& refused) noexcept { return refused.state_; }
@@ -133,15 +134,15 @@ struct refusal_access {
     }
 };
 
-/// Throws: a misuse with message(pattern, values). One call, where `throw misuse{...}` at each place would compile to an allocation, the
-/// message and what destroys both.
+/// Throws misuse with message(pattern, values). One call compiles to less code than `throw misuse{...}`, which allocates, formats and has
+/// cleanup code at each call site.
 [[noreturn, gnu::cold]] void throw_misuse(place where, char const* pattern,
                                           std::initializer_list<message_value> values = {});
-/// Throws: a misuse without a place.
+/// Throws misuse without a call site.
 [[noreturn, gnu::cold]] void throw_misuse(char const* pattern,
                                           std::initializer_list<message_value> values = {});
 
-/// Throws: a data_error of that file and offset, in bytes, with message(pattern, values).
+/// Throws a data_error for `file` and `offset` (bytes) with message(pattern, values).
 [[noreturn, gnu::cold]] void throw_data_error(std::string_view file, std::uint64_t offset,
                                               char const* pattern,
                                               std::initializer_list<message_value> values = {});
@@ -174,7 +175,7 @@ CUOTA_INLINE std::string cuda_error::suffix(place where) {
 
 namespace cuota::inline v0::detail {
 
-/// The facts of a refusal, and the text that is made of them when somebody asks for it first.
+/// The facts of a refusal, and their text, which the first call of text() formats.
 class refusal_state {
 public:
     refusal_state(char const* type, char const* in_need, refusal facts) noexcept
@@ -185,7 +186,7 @@ public:
 
     [[nodiscard]] refusal const& facts() const noexcept { return facts_; }
 
-    /// Threads: any. Those that come first together each make the text; one of them is kept, and all are told that one.
+    /// Returns the text. Threads: any. Concurrent first calls each format it; one result is kept, and all of them return that one.
     [[nodiscard]] char const* text() const noexcept;
 
 private:
@@ -203,7 +204,7 @@ CUOTA_INLINE char const* refusal_state::text() const noexcept {
         bool const is_mine = text_.compare_exchange_strong(kept, mine.get(), std::memory_order_acq_rel,
                                                            std::memory_order_acquire);
         return (is_mine ? mine.detach() : kept)->c_str();
-    } catch (...) { return in_need_; }  // not even the text fits in host memory: the next call tries again
+    } catch (...) { return in_need_; }  // the text does not fit in host memory: the next call tries again
 }
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where errors go that nobody can catch: those of destructors and of releases.
+/// The destination of errors that cannot be thrown, such as those of destructors and deallocations.
 #pragma once
 
 #include <exception>
@@ -14,29 +14,30 @@
 
 namespace cuota::inline v0 {
 
-/// Receives an error from a function that cannot throw. It is called outside every lock of the library, on the thread where the error
-/// occurred: an error under a lock is reported when the lock has been released. So a sink may ask any object of the library
-/// for its figures, allocate, charge, and end the program by std::exit.
-/// An exception that leaves it is dropped: there is nobody behind it.
-/// It does not receive a cuda_error that says that CUDA has ended with the program (cudaErrorCudartUnloading): objects that are
-/// destroyed after that have nothing to free, because the driver has freed it.
+/// Receives an error from a function that cannot throw, outside every lock of the library and on the thread where the error occurred: an
+/// error under a lock is reported after its release. So a sink may query any object of the library, allocate, charge, and call std::exit.
+/// Exceptions of the sink are dropped.
+/// A cuda_error with cudaErrorCudartUnloading is not reported: objects destroyed after CUDA has shut down have nothing to free, because the
+/// driver has freed it.
 using error_sink = std::function<void(std::exception const&)>;
 
 namespace detail {
 
-/// While one lives, the first error that its thread would hand to the sink is kept instead: for an end that can throw.
-/// Threads: the one that made it.
+/// While one exists, the first error that its thread reports is stored in it instead of going to the sink, for functions that can throw it.
+/// They nest.
+/// Threads: the one that constructed it.
 class kept_error {
 public:
     kept_error() noexcept : outer_{innermost()} { innermost() = this; }
-    kept_error(kept_error const&) = delete;  // the thread knows it by its address
+    kept_error(kept_error const&) = delete;  // the thread stores its address
     kept_error& operator=(kept_error const&) = delete;
     ~kept_error() { innermost() = outer_; }
 
-    /// Throws: the error, if there was one.
+    /// Throws the stored error, if any.
     void rethrow() const;
 
-    /// True when who is innermost on this thread keeps it. Of an error that nobody threw, the text.
+    /// Stores the error in this thread's innermost kept_error; returns false without one, or if it has an error already. If `thrown` is
+    /// null, stores a std::runtime_error with the text.
     [[nodiscard]] static bool keeps(std::exception const& error, std::exception_ptr thrown) noexcept;
 
 private:
@@ -48,27 +49,27 @@ private:
 
 }  // namespace detail
 
-/// Sets where uncatchable errors go and returns what was set before; an empty one restores standard error.
-/// Threads: any. Throws: std::bad_alloc; the sink is unchanged then.
+/// Sets the sink and returns the previous one; an empty sink restores output to standard error.
+/// Threads: any. Throws: std::bad_alloc; the sink is unchanged.
 /// Example: tests/core/error_sink.cpp
 error_sink set_error_sink(error_sink sink);
 
 namespace detail {
 
-/// cudaErrorCudartUnloading, and CUDA_ERROR_DEINITIALIZED, which has the same number.
+/// The number of cudaErrorCudartUnloading and CUDA_ERROR_DEINITIALIZED.
 inline constexpr int unloading_code = 4;
 
 void report(std::exception const& error, std::exception_ptr thrown) noexcept;
 
-/// Reports the exception that is being handled to the sink. Call it in a catch block.
+/// Reports the exception being handled to the sink. Call it in a catch block.
 void report_handled() noexcept;
 
 }  // namespace detail
 
-/// Hands an error to the sink. For code that must not throw; it never does.
+/// Reports an error to the sink. Never throws.
 inline void report_error(std::exception const& error) noexcept { detail::report(error, nullptr); }
 
-/// Runs `step`; what it throws goes to the sink. True when nothing was thrown.
+/// Runs `step` and reports any exception to the sink. Returns false after an exception.
 template <class Step>
 bool report_failure_of(Step&& step) noexcept {
     try {
@@ -96,14 +97,14 @@ struct sink_slot {
 
 CUOTA_PROCESS_STATE sink_slot& the_sink() noexcept;
 
-// Says that CUDA has ended with the program.
+// Returns whether the error means that CUDA has shut down.
 [[nodiscard]] CUOTA_INLINE bool is_unloading(std::exception const& error) noexcept {
     auto const* const failed = dynamic_cast<cuda_error const*>(&error);
     return failed && failed->code() == unloading_code;
 }
 
 CUOTA_INLINE sink_slot& the_sink() noexcept {
-    static sink_slot& slot = *new sink_slot;  // never destroyed: static owners report until the very end
+    static sink_slot& slot = *new sink_slot;  // never destroyed: static objects may report errors during exit
     return slot;
 }
 
@@ -152,7 +153,7 @@ CUOTA_INLINE void report(std::exception const& error, std::exception_ptr thrown)
         }
         if (sink) (*sink)(error);
         else std::fprintf(stderr, "cuota: reported where nobody could catch it: %s\n", error.what());
-    } catch (...) {  // the sink itself failed; the error is on no path that could carry a second one
+    } catch (...) {  // the sink itself failed, and a second error cannot be reported
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Numbers of 16 bits as they are stored: IEEE's half and bfloat16.
+/// 16-bit floating-point storage types: IEEE binary16 and bfloat16.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// The upper bits of an unsigned number, rounded to nearest, ties to even, by those below. `dropped` is 1 to 31.
+/// Returns `bits >> dropped`, rounded to nearest, ties to even. `dropped` is 1 to 31.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::uint32_t rounded_shift(std::uint32_t bits,
                                                                       unsigned dropped) noexcept {
     std::uint32_t const half_a_unit = std::uint32_t{1} << (dropped - 1);
@@ -21,7 +21,7 @@ namespace detail {
 }
 
 #if defined(__CUDA_ARCH__)
-// What the hardware converts, for all numbers but NaNs, of which it keeps no bits.
+// Hardware conversions, except for NaNs: they do not preserve the payload.
 __device__ inline std::uint16_t half_by_hardware(float value) noexcept {
     std::uint16_t bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
@@ -43,20 +43,20 @@ __device__ inline std::uint16_t bfloat16_by_hardware(float value) noexcept {
 
 }  // namespace detail
 
-// std::bit_cast is no function of a kernel's.
+// std::bit_cast cannot be called in kernels.
 
-/// IEEE 754 binary16 in memory, with the layout of CUDA's __half. To store and to convert, not to calculate with.
-/// Out of a float: rounded to nearest, ties to even; what is too large is infinite, a NaN stays one. To a float: exact.
-/// On the host, in kernels and at compile time, with the same bits; kernels have the hardware do it.
+/// IEEE 754 binary16 in memory, with the layout of CUDA's __half, for storage and conversion, not arithmetic. From float: rounds to
+/// nearest, ties to even; too large values become infinite, NaNs stay NaNs. To float: exact.
+/// The same bits on the host, in kernels (by hardware) and at compile time.
 /// Example: tests/core/half.cpp
 struct half {
-    std::uint16_t bits;  ///< sign, 5 of the exponent, 10 of the fraction; not set by default
+    std::uint16_t bits;  ///< 1 sign bit, 5 exponent bits, 10 fraction bits; not initialized by default
 
     half() = default;
-    /// Rounded to nearest, ties to even; from 65520 on infinite; a NaN becomes a quiet one.
+    /// Rounds to nearest, ties to even. Magnitudes of 65520 and more become infinite; a NaN becomes quiet.
     CUOTA_HOST_DEVICE constexpr explicit half(float value) noexcept
         : bits{of(__builtin_bit_cast(std::uint32_t, value))} {}
-    /// Exact: every half is a float.
+    /// Converts exactly: every half is a float.
     CUOTA_HOST_DEVICE constexpr explicit operator float() const noexcept {
         std::uint32_t const sign = std::uint32_t{bits & 0x8000u} << 16;
         std::uint32_t const exponent = (bits >> 10) & 0x1f;
@@ -67,14 +67,15 @@ struct half {
                        ? detail::float_by_hardware(bits)
                        : __builtin_bit_cast(float, sign | 0x7f800000u | fraction << 13);
 #endif
-        if (exponent == 0) {  // so many times the smallest
+        if (exponent == 0) {  // zero or subnormal: fraction * 2^-24
             float const magnitude = static_cast<float>(fraction) * 0x1p-24f;
             return __builtin_bit_cast(float, sign | __builtin_bit_cast(std::uint32_t, magnitude));
         }
         std::uint32_t const wide = exponent == 0x1f ? 0xff : exponent + (127 - 15);
         return __builtin_bit_cast(float, sign | wide << 23 | fraction << 13);
     }
-    friend bool operator==(half, half) = default;  ///< of the bits: -0 is not 0, a NaN is itself
+    /// Compares bits: -0 differs from 0, and a NaN equals itself.
+    friend bool operator==(half, half) = default;
 
 private:
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr std::uint16_t of(std::uint32_t f) noexcept {
@@ -88,30 +89,30 @@ private:
                        ? detail::half_by_hardware(__builtin_bit_cast(float, f))
                        : static_cast<std::uint16_t>(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
 #endif
-        if (magnitude > 0x7f800000) result = 0x7e00 | (magnitude >> 13 & 0x3ff);  // NaN: quiet
+        if (magnitude > 0x7f800000) result = 0x7e00 | (magnitude >> 13 & 0x3ff);  // NaN: made quiet
         else if (exponent >= 127 + 16) result = 0x7c00;                           // infinite
         else if (exponent > 127 - 15) result = detail::rounded_shift(magnitude - ((127 - 15) << 23), 13);
         else if (exponent >= 127 - 25)
             result = detail::rounded_shift((magnitude & 0x7fffff) | 0x800000, 126 - exponent);
-        // A fraction that was rounded up to 1 has become the next exponent.
+        // A fraction that rounded up to 1 has carried into the exponent.
         return static_cast<std::uint16_t>(sign | result);
     }
 };
 
-/// The upper half of a float in memory, with the layout of CUDA's __nv_bfloat16. To store and to convert, as half.
+/// The upper half of a float in memory, with the layout of CUDA's __nv_bfloat16, for storage and conversion like half.
 /// Example: tests/core/half.cpp
 struct bfloat16 {
-    std::uint16_t bits;  ///< sign, 8 of the exponent, 7 of the fraction; not set by default
+    std::uint16_t bits;  ///< 1 sign bit, 8 exponent bits, 7 fraction bits; not initialized by default
 
     bfloat16() = default;
-    /// Rounded to nearest, ties to even; a NaN becomes a quiet one.
+    /// Rounds to nearest, ties to even; a NaN becomes quiet.
     CUOTA_HOST_DEVICE constexpr explicit bfloat16(float value) noexcept
         : bits{of(__builtin_bit_cast(std::uint32_t, value))} {}
-    /// Exact: every bfloat16 is a float.
+    /// Converts exactly: every bfloat16 is a float.
     CUOTA_HOST_DEVICE constexpr explicit operator float() const noexcept {
         return __builtin_bit_cast(float, std::uint32_t{bits} << 16);
     }
-    friend bool operator==(bfloat16, bfloat16) = default;  ///< of the bits
+    friend bool operator==(bfloat16, bfloat16) = default;  ///< compares bits
 
 private:
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr std::uint16_t of(std::uint32_t f) noexcept {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// JSON on one line, for logs that programs read: strings that survive anything, sizes that are integers.
+/// JSON on one line, for logs: strings are always valid, and sizes are integers.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// The text in quotes. Control characters are escaped; each byte that is no UTF-8 becomes U+FFFD.
+/// Returns the text as a JSON string. Control characters are escaped; bytes that are not valid UTF-8 become U+FFFD.
 [[nodiscard]] std::string json_string(std::string_view text);
 
-/// A size as an integer; null for `unlimited`, which stands for no limit or no number, and which most readers of
-/// JSON would refuse or round.
+/// Returns a size as an integer; null for `unlimited` (no limit or unknown), which most JSON readers would reject or round.
 [[nodiscard]] std::string json_size(std::size_t bytes);
 
-/// An object, one member after the other. Keys are literals that need no escape.
+/// Builds an object member by member. Keys must not need escapes.
 class json_object {
 public:
     json_object& add(char const* key, std::string_view text) { return add_json(key, json_string(text)); }
@@ -33,7 +32,7 @@ public:
     requires std::is_same_v<Bool, bool> json_object& add(char const* key, Bool is) {
         return add_json(key, is ? "true" : "false");
     }
-    /// What is JSON already: an object, a list, a number.
+    /// Adds a member with a value that is already JSON.
     json_object& add_json(char const* key, std::string_view json);
     [[nodiscard]] std::string text() const { return '{' + members_ + '}'; }
 
@@ -41,7 +40,7 @@ private:
     std::string members_;
 };
 
-/// The first `most` of `items` as a list, each as `to_json` gives it.
+/// Returns a list of the first `most` items, each formatted by `to_json`.
 template <class Items, class ToJson>
 [[nodiscard]] std::string json_list(Items const& items, ToJson to_json, std::size_t most = unlimited) {
     std::string result{'['};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Who asks: a tag and a call site, carried with a request at the price of a few pointers.
+/// The tag and the call site of a request, which cost a few pointers to pass.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@
 
 namespace cuota::inline v0 {
 
-/// A call site. As std::source_location, which clang 14 does not have; `place::here()` as a default argument is the
-/// place of the call that left it out. Example: tests/core/label.cpp
+/// A call site, like std::source_location, which clang 14 lacks. `place::here()` as a default argument is the location of the call.
+/// Example: tests/core/label.cpp
 struct place {
-    char const* file = "";  ///< a literal's text: lives as long as the program
-    unsigned line = 0;      ///< from 1; 0: nobody gave a place
+    char const* file = "";  ///< string literal
+    unsigned line = 0;      ///< from 1; 0: unknown
 
-    /// Where it stands; as a default argument, where the call does. At compile time: for nothing.
+    /// Returns the current location; as a default argument, the caller's. Cost: none, a compile-time constant.
     [[nodiscard]] static constexpr place here(char const* file = __builtin_FILE(),
                                               unsigned line = __builtin_LINE()) noexcept {
         return {file, line};
@@ -31,7 +31,7 @@ struct place {
 
 namespace detail {
 
-// std::string, std::string_view and the like. A char const* is one where it is known at compile time only.
+// std::string, std::string_view and the like. A char const* must be a compile-time constant instead.
 template <class T>
 concept text_of_a_moment =
     std::is_convertible_v<T const&, std::string_view> && !std::is_convertible_v<T const&, char const*>;
@@ -41,35 +41,36 @@ concept pointer_to_text = std::is_pointer_v<T> && std::is_convertible_v<T, char 
 
 }  // namespace detail
 
-/// A name for what memory is used for: "weights", "activations". One pointer; the text lives as long as the program.
+/// An allocation tag: the purpose of memory, such as "weights" or "activations". One pointer to text that lives as long as the program.
 ///
-/// A string literal converts for nothing, also where it is forwarded: by emplace, std::make_unique or std::make_shared. A name made at
-/// run time goes through `tag::named`.
-/// Threads: any. Throws: nothing, but for `named`. Cost: a pointer to copy. Example: tests/core/label.cpp
+/// String literals convert at no cost, also when forwarded by emplace, std::make_unique or std::make_shared. For a name made at run time
+/// call `tag::named`.
+/// Threads: any. Throws: nothing, except `named`. Cost: copies a pointer. Example: tests/core/label.cpp
 class tag {
 public:
     constexpr tag() noexcept = default;
-    /// Of a string literal. An array of constant characters is taken for one: declare an array of your own `static`.
+    /// Makes a tag from a string literal. Arrays of const char are accepted too: declare your own `static`.
     template <std::size_t Size>
     constexpr tag(char const (&literal)[Size]) noexcept : text_{literal} {}
-    /// A buffer of characters is no literal: its text changes or ends.
+    /// Rejects mutable character buffers: their text changes or is destroyed.
     template <std::size_t Size>
     tag(char (&not_a_literal)[Size]) = delete;  // a tag is a literal, or tag::named(a string)
-    /// Of a pointer that is known when it is compiled.
+    /// Makes a tag from a pointer that is a compile-time constant.
     template <detail::pointer_to_text T>
     consteval tag(T literal) noexcept : text_{literal} {}
-    /// A std::string may be gone, and its text with it, while messages still name the tag: `tag::named` keeps a copy.
+    /// Rejects a std::string, which may be destroyed while messages still use the tag: `tag::named` stores a copy.
     template <detail::text_of_a_moment not_a_literal>
     tag(not_a_literal const&) = delete;  // a tag is a literal, or tag::named(a string)
 
-    /// A tag for a name that is not a literal. Kept until the program ends: name things, not events.
-    /// Throws: std::bad_alloc. Cost: a lock and a look-up.
+    /// Returns a tag for a name made at run time. The name is stored until the program ends, so use a bounded set of names.
+    /// Throws: std::bad_alloc. Cost: a lock and a binary search.
     CUOTA_PROCESS_STATE [[nodiscard]] static tag named(std::string_view name);
 
-    /// Never null; "" when empty. Lives until the program ends.
+    /// Returns the text, "" if empty. Valid until the program ends.
     [[nodiscard]] constexpr char const* text() const noexcept { return text_; }
-    [[nodiscard]] constexpr bool is_empty() const noexcept { return *text_ == '\0'; }  ///< no name was given
-    /// By the text. Cost: linear in its length.
+    /// Returns whether the text is "".
+    [[nodiscard]] constexpr bool is_empty() const noexcept { return *text_ == '\0'; }
+    /// Compares by text. Cost: linear in its length.
     [[nodiscard]] friend bool operator==(tag a, tag b) noexcept {
         return std::string_view{a.text_} == std::string_view{b.text_};
     }
@@ -78,7 +79,7 @@ private:
     char const* text_ = "";
 };
 
-/// What one counts in when speaking of a T: "floats", "bytes"; "elements" where English has no word for it.
+/// Returns the plural noun for values of type T in messages: "floats", "doubles", "ints" or "bytes", otherwise "elements".
 template <class T>
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr char const* unit_name() noexcept {
     using U = std::remove_cv_t<T>;
@@ -89,27 +90,28 @@ template <class T>
     else return "elements";
 }
 
-/// A request's tag, call site and unit, for messages and accounts. Passed by reference; copied by those who keep it.
+/// The tag, the call site and the unit of a request, for accounting and messages. Passed by reference, copied to keep it.
 /// Example: tests/core/label.cpp
 struct label {
-    tag name{};                  ///< what the memory is for
-    place where{};               ///< who asks
-    char const* unit = "bytes";  ///< what the request counts in: "floats"; lives as long as the program
-    std::size_t unit_bytes = 1;  ///< bytes of one
+    tag name{};     ///< the purpose of the memory
+    place where{};  ///< the call site of the request
+    /// The unit that messages count in, such as "floats"; lives as long as the program.
+    char const* unit = "bytes";
+    std::size_t unit_bytes = 1;  ///< bytes per unit
 };
 
-/// The label of a request for elements of type T.
+/// Returns the label of a request for elements of type T.
 template <class T>
 [[nodiscard]] constexpr label label_for(tag name, place where) noexcept {
     return {name, where, unit_name<T>(), sizeof(T)};
 }
 
-/// "train.cpp:17"; empty for a place that nobody gave. Throws: std::bad_alloc.
+/// Formats a call site as "train.cpp:17"; "" if unknown. Throws: std::bad_alloc.
 [[nodiscard]] std::string place_text(place where);
 
 namespace detail {
 
-/// Which of two uses comes first, by the texts of tag and file, then by the line: below 0, 0 or above 0.
+/// Three-way comparison of two uses by the text of tag, then of file, then by line.
 [[nodiscard]] int compare_uses(tag a_name, place a_where, tag b_name, place b_where) noexcept;
 
 }  // namespace detail
@@ -134,7 +136,7 @@ CUOTA_INLINE tag tag::named(std::string_view name) {
     if (at == names.end() || **at != name) {
         auto text = sole<std::string const>::make(name);
         at = names.insert(at, text.get());
-        (void)text.detach();  // never destroyed: reports at the very end of the program still name it
+        (void)text.detach();  // never destroyed: reports during exit still use it
     }
     tag result;
     result.text_ = (*at)->c_str();

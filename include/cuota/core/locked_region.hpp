@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The library calls nothing of the program while it holds a lock of its own: errors are collected under the lock and reported after it.
+/// The library calls no code of the program under a lock of its own: errors are collected under the lock and reported after its release.
 #pragma once
 
 #include <exception>
@@ -11,10 +11,9 @@
 
 namespace cuota::inline v0::detail {
 
-/// A stretch of code in which the calling thread holds a lock of the library. Regions nest. An error that is reported in a region is
-/// kept, and goes to the error sink when the outermost region of the thread ends, after the lock was released: the sink may then use
-/// the object whose lock it was.
-/// Threads: the one that made it. Cost: an increment, a decrement and a comparison of one variable of the thread.
+/// A scope in which the calling thread holds a lock of the library. Scopes nest. An error reported in one is stored, and goes to the error
+/// sink when the thread's outermost scope ends, after the release of the lock, so that the sink may use the locked object.
+/// Threads: the one that constructed it. Cost: an increment, a decrement and a comparison of a thread-local variable.
 class locked_region {
 public:
     locked_region() noexcept { enter(); }
@@ -22,30 +21,30 @@ public:
     locked_region& operator=(locked_region const&) = delete;
     ~locked_region() { leave(); }
 
-    /// As the constructor and the destructor, for a lock that is not released at the end of a scope.
+    /// For locks that are not scoped: equals the constructor, and `leave` the destructor.
     static void enter() noexcept { ++of_thread().depth; }
-    /// After the lock was released.
+    /// Call it after the lock was released.
     static void leave() noexcept {
         state& mine = of_thread();
         if (--mine.depth == 0 && (mine.first || mine.lost != 0)) [[unlikely]]
             report_kept();
     }
 
-    /// True while the calling thread is in a region.
+    /// Returns whether the calling thread is in a region.
     [[nodiscard]] static bool is_here() noexcept { return of_thread().depth != 0; }
 
-    /// Keeps an error until the thread's outermost region ends; returns false outside of regions. Without `thrown`, the exception that
-    /// is being handled is kept if it is this one, and otherwise a std::runtime_error with its text. When there is no host memory for
-    /// an entry, the text of the first such error and the number of all are kept, and reported as one error.
+    /// Stores an error until the thread's outermost region ends; returns false outside of regions. If `thrown` is null, stores the
+    /// exception being handled if it is `error`, otherwise a std::runtime_error with its text. If host memory is exhausted, reports the
+    /// text of the first such error and the number of all as one error.
     [[nodiscard]] static bool keep(std::exception const& error, std::exception_ptr thrown) noexcept;
 
 private:
     struct report;
     struct state {
         unsigned depth = 0;
-        unsigned lost = 0;  // errors for which there was no memory
+        unsigned lost = 0;  // errors not stored for lack of memory
         report* first = nullptr;
-        char lost_text[200] = {};  // of the first of them
+        char lost_text[200] = {};  // of the first one
     };
 
     CUOTA_PROCESS_STATE [[nodiscard]] static state& of_thread() noexcept {
@@ -55,7 +54,7 @@ private:
     static void report_kept() noexcept;
 };
 
-/// A lock_guard that is a locked_region too: reports are made after it has released the lock.
+/// A lock_guard that is a locked_region too.
 /// Throws: misuse for an object_lock of the parent of a forked process.
 template <class Mutex>
 class [[nodiscard]] region_lock {
@@ -78,11 +77,11 @@ private:
     Mutex& guard_;
 };
 
-/// Writes to standard error that `callback` was about to be called in a locked_region, and ends the program by std::abort.
+/// Writes to standard error that `callback` was about to be called in a locked_region, and calls std::abort.
 [[noreturn]] void stop_for_callback_in_region(char const* callback) noexcept;
 
-/// Stands before every call of a function of the program: in checked builds it ends the program when the calling thread is in a
-/// locked_region, because the function may wait for that lock. A defect of the library, which tests find.
+/// Precedes every call of a function of the program. In checked builds, aborts if the calling thread is in a locked_region, because the
+/// function may wait for the same lock; that is a defect of the library.
 inline void expect_no_region([[maybe_unused]] char const* callback) noexcept {
 #if CUOTA_CHECKED
     if (locked_region::is_here()) [[unlikely]]
@@ -105,14 +104,14 @@ inline void expect_no_region([[maybe_unused]] char const* callback) noexcept {
 
 namespace cuota::inline v0::detail {
 
-void report_handled() noexcept;  // of core/error_sink.hpp, which includes this header first
+void report_handled() noexcept;  // from core/error_sink.hpp, which includes this header first
 
 struct locked_region::report {
     std::exception_ptr what;
     report* next = nullptr;
 };
 
-// An exception that is being handled is kept as it is, type included: rethrowing it refers to the same object.
+// Keeps an exception being handled with its type: rethrowing it refers to the same object.
 [[nodiscard]] CUOTA_INLINE std::exception_ptr as_pointer_to(std::exception const& error) {
     if (std::exception_ptr handled = std::current_exception()) {
         try {
@@ -134,7 +133,7 @@ CUOTA_INLINE bool locked_region::keep(std::exception const& error, std::exceptio
     }
     try {
         kept->what = thrown ? std::move(thrown) : as_pointer_to(error);
-    } catch (...) { kept->what = std::current_exception(); }  // std::bad_alloc, of the text
+    } catch (...) { kept->what = std::current_exception(); }  // std::bad_alloc from copying the text
     report** last = &mine.first;
     while (*last) last = &(*last)->next;
     *last = kept;
@@ -143,7 +142,7 @@ CUOTA_INLINE bool locked_region::keep(std::exception const& error, std::exceptio
 
 CUOTA_INLINE void locked_region::report_kept() noexcept {
     state& mine = of_thread();
-    while (report* const kept = mine.first) {  // one by one: the sink may come to regions of its own
+    while (report* const kept = mine.first) {  // one at a time: the sink may enter regions itself
         mine.first = kept->next;
         std::exception_ptr const what = std::move(kept->what);
         delete kept;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Messages by a pattern: `message("{} of {} bytes", {name, count})`. One call with an array of plain values compiles to half of what a
-/// chain of `+` takes, which makes and destroys a string for each part.
+/// Messages from a pattern: `message("{} of {} bytes", {name, count})` compiles to half the code of a chain of `+`, which makes and
+/// destroys a string for each part.
 #pragma once
 
 #include <bit>
@@ -19,33 +19,30 @@
 
 namespace cuota::inline v0::detail {
 
-/// One value of a message. It does not copy text: use it in the expression that makes it only.
+/// One value of a message. It refers to text without a copy: use it only within the full expression that makes it.
 class message_value {
 public:
     message_value(char const* text) noexcept : at_{text}, n_{until_zero} {}
     message_value(std::string_view text) noexcept : at_{text.data()}, n_{text.size()} {}
     message_value(std::string const& text) noexcept : at_{text.data()}, n_{text.size()} {}
     message_value(tag name) noexcept : message_value{name.text()} {}
-    /// As place_text, or as shown(where, most).
+    /// Formats like place_text, or like shown(where, most) if most != 0.
     message_value(place where, std::uint32_t most = 0) noexcept
         : at_{where.file}, n_{where.line}, most_{most}, kind_{kind::place} {}
-    /// In decimal digits. A bool or a character is no number.
+    /// Formats in decimal digits. bool and char are not accepted.
     template <std::integral Number>
         requires(!std::is_same_v<Number, bool> && !std::is_same_v<Number, char>)
     message_value(Number n)
     noexcept
         : n_{static_cast<std::uint64_t>(n)},
           kind_{std::is_signed_v<Number> ? kind::signed_number : kind::number} {}
-    /// As real_text.
+    /// Formats like real_text.
     message_value(double n) noexcept : n_{std::bit_cast<std::uint64_t>(n)}, kind_{kind::real_number} {}
 
-    /// As bytes_text.
     [[nodiscard]] static message_value bytes(std::size_t n) noexcept { return {kind::bytes, n}; }
-    /// As at_least_text.
     [[nodiscard]] static message_value at_least(std::size_t n) noexcept { return {kind::at_least, n}; }
-    /// As count_text.
     [[nodiscard]] static message_value count(std::uint64_t n) noexcept { return {kind::count, n}; }
-    /// As shown(name, most).
+    /// Formats like shown(name, most).
     [[nodiscard]] static message_value name(std::string_view name, std::uint32_t most) noexcept {
         message_value result{name};
         result.kind_ = kind::name;
@@ -53,7 +50,7 @@ public:
         return result;
     }
 
-    /// The same, followed by spaces up to `columns`, two at least: as padded(text, columns).
+    /// Returns the value padded with spaces to `columns`, at least two, like padded(text, columns).
     [[nodiscard]] message_value padded_to(std::size_t columns) const noexcept {
         message_value result = *this;
         result.columns_ = static_cast<std::uint16_t>(columns);
@@ -88,22 +85,22 @@ private:
     kind kind_ = kind::text;
 };
 
-/// "512.0 MiB" in a message.
+/// Formats like bytes_text: "512.0 MiB".
 [[nodiscard]] inline message_value as_bytes(std::size_t n) noexcept { return message_value::bytes(n); }
-/// "1'000" in a message.
+/// Formats like count_text: "1'000".
 [[nodiscard]] inline message_value as_count(std::uint64_t n) noexcept { return message_value::count(n); }
-/// shown(name, most) in a message.
+/// Formats like shown(name, most).
 [[nodiscard]] inline message_value as_name(std::string_view name, std::size_t most) noexcept {
     return message_value::name(name, static_cast<std::uint32_t>(most));
 }
-/// shown(where, most) in a message.
+/// Formats like shown(where, most).
 [[nodiscard]] inline message_value as_place(place where, std::uint32_t most) noexcept {
     return {where, most};
 }
-/// at_least_text(n) in a message.
+/// Formats like at_least_text(n).
 [[nodiscard]] inline message_value at_least(std::size_t n) noexcept { return message_value::at_least(n); }
 
-/// The pattern with the values in place of its "{}", in order. The lint `messages` compares their numbers. Throws: std::bad_alloc.
+/// Replaces each "{}" of the pattern by the next value; the lint `messages` checks that their numbers agree. Throws: std::bad_alloc.
 [[nodiscard]] std::string message(char const* pattern, std::initializer_list<message_value> values);
 
 /// Appends message(pattern, values). Throws: std::bad_alloc.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What to do about a refusal, computed from its facts: for programs as data, for people as a line each.
+/// Suggestions after a refusal, as data and as one line of text each.
 #pragma once
 
 #include <cstddef>
@@ -19,96 +19,98 @@
 
 namespace cuota::inline v0 {
 
-/// What a step changes. Example: tests/core/next_steps.cpp
+/// The kind of a suggestion, named after the thing to change. Example: tests/core/next_steps.cpp
 enum class step_kind {
-    ask_again,     ///< nothing: what was asked would fit by now
+    ask_again,     ///< nothing: the same request would fit now
     ask_less,      ///< the request
-    release,       ///< what others hold of the budget
-    raise_limits,  ///< the limits on the way to the root; a reservation's by growing it
-    free_device,   ///< what the device holds for anybody
+    release,       ///< memory that others hold of the budget
+    raise_limits,  ///< limits of budgets up to the root; reservations grow
+    free_device,   ///< memory in use on the device, also by other programs
 };
 
-/// "ask_less": the name of the kind.
+/// Returns the name of the kind, for example "ask_less".
 [[nodiscard]] constexpr char const* name_of(step_kind kind) noexcept {
     constexpr char const* names[] = {"ask_again", "ask_less", "release", "raise_limits", "free_device"};
     return names[static_cast<std::size_t>(kind)];
 }
 
-/// A budget of a refusal, and the least limit (bytes) with which it would not have refused.
-/// Example: tests/core/next_steps.cpp
+/// A budget, and the smallest limit (bytes) with which it would not have refused. Example: tests/core/next_steps.cpp
 struct raised_limit {
     std::string budget;       ///< its name
     std::size_t level = 0;    ///< its index in refusal::budgets
-    std::size_t limit = 0;    ///< what is held there and the charge
-    std::size_t grow_by = 0;  ///< of a reservation: the bytes to grow it by, which is how it gets that limit
+    std::size_t limit = 0;    ///< bytes held there plus the charge
+    std::size_t grow_by = 0;  ///< reservations: bytes to grow by to get that limit; else 0
 };
 
-/// One thing that can be done about a refusal. Example: tests/core/next_steps.cpp
+/// One suggestion after a refusal. Example: tests/core/next_steps.cpp
 struct next_step {
-    step_kind kind{};  ///< what it changes
-    /// The request succeeds after this step alone, if it is repeated before anything else changes. A step in vain is listed to say so.
+    step_kind kind{};  ///< its kind
+    /// Whether the request succeeds after this suggestion alone, if nothing else changes meanwhile. Suggestions that do not suffice are
+    /// listed too, with the reason.
     bool suffices = false;
-    double change = 0;      ///< the share that it changes: of the request, of what is held, of the limits
-    std::size_t bytes = 0;  ///< what would fit; what the holders release together; what limits or device lack
-    std::size_t count = 0;  ///< ask_less: bytes in whole units of the request
-    std::vector<holding> holders{};      ///< release: whose; empty when nobody is named
-    std::vector<raised_limit> limits{};  ///< raise_limits: each of them, from the budget asked to the root
-    std::string text{};                  ///< for people: one line, without the line's begin or end
+    /// The fraction that it changes of the request, of the memory held, or of the limits.
+    double change = 0;
+    /// ask_again, ask_less: bytes that fit; release: sum of `holders`; otherwise the shortfall.
+    std::size_t bytes = 0;
+    std::size_t count = 0;           ///< ask_less: `bytes` in whole units of the request
+    std::vector<holding> holders{};  ///< release: the allocations to free; empty if unknown
+    /// raise_limits: from the charged budget to the root.
+    std::vector<raised_limit> limits{};
+    std::string text{};  ///< one line for a reader, without newline
 };
 
 namespace detail {
 
-// A line of a screen, behind its heading.
+// Columns of a line after its heading.
 inline constexpr std::size_t step_columns = screen_columns - 13;
 
-// Appends "weights (train.cpp:10)": with bytes, between name and place, where several stand in a row.
+// Appends "weights (train.cpp:10)"; with_bytes inserts the size after the name.
 void append_holder(std::string& text, holding const& h, bool with_bytes);
 
-// Appends "a, b and c" or "a, b and 3 more": as many as a line of `most` bytes has room for.
+// Appends "a, b and c", or "a, b and 3 more" if the line would exceed `most` bytes.
 void append_list(std::string& text, std::vector<std::string> const& items, std::size_t most);
 
-// What is missing where the most is missing.
+// Returns the largest shortfall among the budgets and the device.
 [[nodiscard]] std::size_t lacking(refusal const& r) noexcept;
 
-// What budgets and device would give, as far as anybody knows.
+// Returns the largest request that budgets and device allow, as far as known.
 [[nodiscard]] std::size_t fitting(refusal const& r) noexcept;
 
 [[nodiscard]] double share(std::size_t part, std::size_t whole) noexcept;
 
-// Appends an amount to ask for, which the reader will type, so it is exact to the last unit.
+// Appends an amount for the reader to type, exact to the unit.
 void append_exact(std::string& text, label const& request, std::size_t bytes, std::size_t count);
 
-// One that covers the rest alone, the smallest of those; else the largest, and the same for what is missing then.
-// `users` in the order of refusal::holders, and enough of them.
+// Returns the smallest holder that covers `missing` alone; without one, the largest and, by the same rule, holders for the rest. Requires
+// `users` largest first, with a total of at least `missing`.
 [[nodiscard]] std::vector<holding> fewest_that_cover(std::vector<holding> const& users, std::size_t missing);
 
 void append_why_release_is_in_vain(std::string& text, refusal const& r, std::size_t missing);
 
-// "raise the limits of model to 110 B, gpu to 120 B and grow reservation loader by 10 B"
+// For example "raise the limits of model to 110 B, gpu to 120 B and grow reservation loader by 10 B".
 [[nodiscard]] std::string raise_text(std::vector<raised_limit> const& limits);
 
-// Empty when limits are all that is in the way.
+// Returns why raising the limits does not suffice; empty if it does.
 [[nodiscard]] std::string why_raise_is_in_vain(refusal const& r, std::vector<raised_limit> const& limits);
 
-// Each fills in the step of its kind, or returns false when no such step exists.
+// Fill in the suggestion of their kind; return false if it does not apply.
 [[nodiscard]] bool step_ask(refusal const& r, next_step& step);
 [[nodiscard]] bool step_release(refusal const& r, next_step& step);
 [[nodiscard]] bool step_raise(refusal const& r, next_step& step);
 [[nodiscard]] bool step_free_device(refusal const& r, next_step& step);
 
-// What suffices first, and then what changes the smaller share; else in the order of the kinds, in which they come.
+// Orders suggestions that suffice first, then by the smaller change; ties keep the order of step_kind.
 [[nodiscard]] bool is_better(next_step const& a, next_step const& b) noexcept;
 
 }  // namespace detail
 
-/// The next steps after a refusal, three at most, the most useful first.
+/// Returns at most three suggestions after a refusal, the most useful first.
 ///
-/// At most one about the request (ask again, or for how much less), one about what is held, one about limits or
-/// device. A step that alone suffices comes before one that does not; among those, the one that changes the smaller
-/// share of what it is about; then in the order of step_kind. What does not suffice is listed last, with the reason.
-/// Whose memory to release: one holder that alone covers what is missing, the smallest such; else the largest, and
-/// by the same rule for the rest. `holders` have to be the largest first for that.
-/// Empty when nothing is known: nobody counts what pinned memory a machine can give.
+/// At most one concerns the request (repeat it, or request less), one the memory held, and one the limits or the device. Suggestions that
+/// suffice come first, ordered by `change`, then by step_kind; the others follow, with the reason. The holders to release are the smallest
+/// one that covers the shortfall alone; without one, the largest and, by the same rule, holders for the rest. Requires r.holders largest
+/// first.
+/// Empty if no limit is known, as for pinned memory.
 /// Throws: std::bad_alloc. Cost: linear in the facts. Example: examples/train.cpp
 [[nodiscard]] std::vector<next_step> next_steps(refusal const& r);
 
@@ -159,13 +161,14 @@ CUOTA_INLINE void append_exact(std::string& text, label const& request, std::siz
                                std::size_t count) {
     if (request.unit_bytes == 1 && bytes < 1024) return as_bytes(bytes).append_to(text);
     append_message(text, "{} {}", {as_count(count), as_name(unit_of(count, request.unit), 24)});
-    if (std::string_view{request.unit} == "elements")  // they have no name of their own
+    if (std::string_view{request.unit} == "elements")  // such elements have no name of their own
         append_message(text, " of {}", {as_bytes(request.unit_bytes)});
     append_message(text, " ({})", {as_bytes(bytes)});
 }
 
 CUOTA_INLINE bool step_ask(refusal const& r, next_step& step) {
-    bool const is_known = r.would_fit != 0 || r.refuser() || r.device;  // nobody counts pinned memory
+    // The limit of pinned memory is unknown.
+    bool const is_known = r.would_fit != 0 || r.refuser() || r.device;
     std::size_t const bytes = fitting(r);
     if (!is_known) return false;
     if (lacking(r) == 0 && bytes >= r.charged) {
@@ -222,12 +225,12 @@ CUOTA_INLINE void append_why_release_is_in_vain(std::string& text, refusal const
 
 CUOTA_INLINE bool step_release(refusal const& r, next_step& step) {
     budget_facts const* const at = r.refuser();
-    // Caches give theirs as soon as that is enough.
+    // Caches release this memory as soon as it covers the shortfall.
     std::size_t const missing = lacking(r) - (r.reclaimable < lacking(r) ? r.reclaimable : lacking(r));
     if (!at || at->held == 0 || missing == 0) return false;
     if (r.budgets.back().has_ended) return false;  // its memory is refunded to its parent
 
-    // What lies free in a pool is nobody's to release; it follows when all of its neighbours are gone.
+    // Cached blocks have no owner to release them; the pool can release them once their neighbors are free.
     std::vector<holding> users;
     std::size_t in_use = 0;
     std::size_t named = 0;
@@ -311,7 +314,7 @@ CUOTA_INLINE bool step_raise(refusal const& r, next_step& step) {
         std::size_t const missing = b.missing_for(r.charged);
         auto const limit = checked_add(b.held, r.charged);
         if (missing == 0) continue;
-        if (!limit || r.charged == unlimited) return false;  // no limit is that high
+        if (!limit || r.charged == unlimited) return false;  // a limit cannot be that high
         step.limits.push_back({b.name, level, *limit, b.is_prepaid ? missing : 0});
         step.change += share(missing, b.limit);
         if (missing > step.bytes) step.bytes = missing;
@@ -327,7 +330,7 @@ CUOTA_INLINE bool step_free_device(refusal const& r, next_step& step) {
     std::size_t const missing = r.missing_on_device();
     if (missing == 0) return false;
     for (budget_facts const& b : r.budgets)
-        if (b.missing_for(r.charged) != 0) return false;  // listed with the limits
+        if (b.missing_for(r.charged) != 0) return false;  // covered by raise_limits
     device_facts const& d = *r.device;
     step.kind = step_kind::free_device;
     step.suffices = r.charged <= d.total;

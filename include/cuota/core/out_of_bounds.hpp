@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a view does not have: in numbers, which a kernel can write down, and in words.
+/// Out-of-bounds accesses of views: as numbers that a kernel can record, and as text.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Something that was asked of a view, and what the view has.
+/// A failed bounds check: the values requested of a view and its extents.
 struct out_of_bounds {
     enum class part : std::uint32_t {
         element,    ///< of a span: index; size
@@ -29,10 +29,10 @@ struct out_of_bounds {
     std::uint64_t has[2];
 };
 
-/// "index 12 is outside a device_span of 10 floats". Throws: std::bad_alloc.
+/// For example "index 12 is outside a device_span of 10 floats". Throws: std::bad_alloc.
 [[nodiscard]] std::string bounds_text(out_of_bounds const& of, char const* unit);
 
-/// ": weights, leased at train.cpp:41", as far as there is a name and a place. Throws: std::bad_alloc.
+/// For example ": weights, leased at train.cpp:41"; unknown parts are omitted. Throws: std::bad_alloc.
 [[nodiscard]] std::string lease_text(tag name, place leased);
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The pauses between looks at what nobody wakes for.
+/// Pauses between polls of a condition without notification.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 
 namespace cuota::inline v0::detail {
 
-/// For loops over what can only be asked: `while (!is_over()) pause();`. First it only lets others run, then it sleeps, a
-/// little longer each time and half a millisecond at most: what comes soon is seen soon, and who waits long costs nothing.
+/// A backoff for polling loops, `while (!is_done()) pause();`: yields 64 times, then sleeps for 20 us, doubling up to 500 us, so that short
+/// waits end promptly and long waits use little processor time.
 class poll_pause {
 public:
     void operator()();
-    /// How long it sleeps next; nothing at first.
+    /// Returns the next sleep; 0 while it still yields.
     [[nodiscard]] std::chrono::microseconds next() const noexcept;
 
 private:

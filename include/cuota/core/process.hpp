@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Detection of fork. A child must not use objects of its parent, whose locks other threads of the parent may have held at the fork, nor
-/// CUDA, if the parent had used it.
+/// Detection of fork. A child must not use objects of its parent, because other threads may have held their locks at the fork, nor CUDA, if
+/// the parent has used it.
 #pragma once
 
 #include <atomic>
@@ -12,20 +12,20 @@
 
 namespace cuota::inline v0::detail {
 
-/// The number of forks between the first process of the program that made an object of the library and this one. A child starts with
-/// one more than its parent, by a handler of pthread_atfork; a child of clone or vfork is not noticed.
+/// The number of forks between the program's first process that made an object of the library and this one, incremented in the child by a
+/// pthread_atfork handler; children made by clone or vfork are not detected.
 class CUOTA_PROCESS_STATE process_number {
 public:
     /// Cost: a load.
     [[nodiscard]] static unsigned now() noexcept { return now_.load(std::memory_order_relaxed); }
-    /// The same, for a caller that stores it: the first such call begins to count forks. Cost: two loads.
+    /// Returns now(), for a caller that stores it; the first call installs the fork handler. Cost: two loads.
     [[nodiscard]] static unsigned remembered() noexcept {
         if (!is_counted_.load(std::memory_order_acquire)) [[unlikely]]
             count_forks();
         return now();
     }
 
-    /// Notes that this process uses CUDA. Cost: a load.
+    /// Records that this process uses CUDA. Cost: a load.
     static void note_cuda() noexcept {
         if (cuda_in_.load(std::memory_order_relaxed) == never) [[unlikely]]
             note_first_cuda();
@@ -58,7 +58,7 @@ private:
     unsigned made_in_;
 };
 
-/// A function that a child runs when it begins. The hook that was made last runs first. Never destroyed.
+/// A function that runs in each forked child, in reverse order of construction. Never destroyed.
 class CUOTA_PROCESS_STATE child_hook {
 public:
     explicit child_hook(void (*begin)(child_hook&) noexcept) noexcept;
@@ -72,8 +72,8 @@ private:
     static inline constinit std::atomic<child_hook*> all_ = nullptr;
 };
 
-/// A lock that belongs to the process and not to an object. It is unlocked when a child begins, as the thread that had locked it does not
-/// exist there. So the data that it guards must be usable after an incomplete change. Never destroyed.
+/// A process-wide lock, which is reset in a forked child, where the thread that held it does not exist; the guarded data must therefore be
+/// usable after an incomplete change. Never destroyed.
 class process_lock : child_hook {
 public:
     process_lock() noexcept;
@@ -84,7 +84,7 @@ private:
     std::mutex guard_;
 };
 
-/// A lock that belongs to an object. region_lock throws misuse for one in a child of the process that made it.
+/// A lock of an object. region_lock throws misuse for it in a child of the process that made it.
 class object_lock : public std::mutex {
 public:
     [[nodiscard]] bool is_of_parent() const noexcept { return made_.is_of_parent(); }
@@ -93,9 +93,9 @@ private:
     process_mark const made_;
 };
 
-/// Throws misuse: an object of the parent of this process was used. Defined with core/error_sink.hpp.
+/// Throws misuse because an object of the parent process was used. Defined in core/error_sink.hpp.
 [[noreturn]] void throw_forked();
-/// Reports the same to the error sink, for functions that are noexcept.
+/// Reports the same error to the error sink, for noexcept functions.
 void report_forked() noexcept;
 
 }  // namespace cuota::inline v0::detail

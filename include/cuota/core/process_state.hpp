@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The state of the process that a program and all its libraries share, and the detection of a second one.
+/// Process-wide state, shared by a program and its libraries, and the detection of a second copy.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// Identifies the state that the calling code uses: all functions and members marked CUOTA_PROCESS_STATE. A program and the libraries that
-/// it is linked with share one. A library that dlopen opens has a second one when the program does not export its symbols.
+/// Identifies the process state of the calling code: its CUOTA_PROCESS_STATE functions and members. A program and the libraries linked with
+/// it share one; a library opened by dlopen has its own if the program does not export its symbols.
 CUOTA_PROCESS_STATE [[nodiscard]] void const* process_state() noexcept;
 
-/// Throws misuse when an object that was made with `state` is used by code with another one: captures, device budgets and the error sink
-/// of the two states are separate. `what` names the object. Cost: a comparison.
+/// Throws misuse if an object made with `state` is used by code with another state, which has its own captures, device budgets and error
+/// sink. `what` names the object. Cost: a comparison.
 void refuse_other_state(void const* state, char const* what, place where);
 
-/// Keeps the library with that address loaded until the program ends, even if the program closes it: an object that outlives the call
-/// points into it, as a refusal that a budget keeps points to its names, its places and the code that destroys it.
-/// Cost: some microseconds; for the library that was kept last, a search of the list of libraries. Threads: any.
+/// Keeps the library that contains `address` loaded until the program ends, for objects that outlive the call and point into it: a refusal
+/// kept by a budget refers to names, call sites and a destructor there.
+/// Cost: microseconds; for the library that was kept last, a search of the list of libraries. Threads: any.
 CUOTA_PROCESS_STATE void keep_loaded(void const* address) noexcept;
 
 }  // namespace cuota::inline v0::detail
@@ -83,7 +83,7 @@ CUOTA_INLINE void keep_loaded(void const* address) noexcept {
     void* const handle = ::dlopen(found.name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     if (!handle) return;
     ::dlclose(handle);
-    last_kept.store(found.base, std::memory_order_relaxed);  // only now: another thread may rely on it
+    last_kept.store(found.base, std::memory_order_relaxed);  // after dlopen, because other threads rely on it
 }
 
 }  // namespace cuota::inline v0::detail

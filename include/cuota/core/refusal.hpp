@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A refusal as data: what was asked, who holds what, and what would have fitted.
+/// A refusal as data: the request, the holders of memory, and the size that would have fitted.
 #pragma once
 
 #include <cstddef>
@@ -16,96 +16,96 @@
 
 namespace cuota::inline v0 {
 
-/// Bytes that somebody holds of a budget, under one tag and from one place. Example: tests/core/next_steps.cpp
+/// Bytes charged to a budget under one tag and call site. Example: tests/core/next_steps.cpp
 struct holding {
-    tag name{};              ///< empty: nobody named it
-    place where{};           ///< of the request; line 0: not known
-    std::size_t bytes = 0;   ///< charged, so with the granule's rounding
-    bool is_cached = false;  ///< lies free in a pool, cache or loader: charged, and in nobody's use
+    tag name{};              ///< empty: untagged
+    place where{};           ///< call site of the allocation; line 0: unknown
+    std::size_t bytes = 0;   ///< charged, so rounded up to the granularity
+    bool is_cached = false;  ///< free in a pool, cache or loader: charged but not in use
 };
 
 namespace detail {
 
-/// Adds h to the sum of its tag and place. The sums are in the order of compare_uses. Throws: std::bad_alloc; nothing is added then.
-/// Cost: a binary search, and a move of the sums behind it for a new use: 100'000 holdings of 10'000 uses take 30 ms.
+/// Adds h to the sum for its tag and call site. `sums` is sorted by compare_uses. Throws: std::bad_alloc; nothing is added.
+/// Cost: a binary search, and for a new use a move of the sums after it: 30 ms for 100'000 holdings of 10'000 uses.
 void add_up(std::vector<holding>& sums, holding const& h);
 
 }  // namespace detail
 
-/// A budget at the moment of a refusal. Bytes. Example: tests/core/refusal.cpp
+/// A budget at the time of a refusal. Sizes are bytes. Example: tests/core/refusal.cpp
 struct budget_facts {
-    std::string name;         ///< its own, without its ancestors'
+    std::string name;         ///< its own name, without its ancestors
     std::size_t limit = 0;    ///< inclusive
     std::size_t held = 0;     ///< charged, caches included
-    std::size_t peak = 0;     ///< the most that was held, since the last reset_peak
-    bool is_prepaid = false;  ///< a reservation's: its limit was charged to its parent, and is only grown
-    bool has_ended = false;   ///< a reservation's that is over: nothing can be charged to it any more
-    /// The part of `held` that is charged for memory not allocated yet; the peak does not count it.
+    std::size_t peak = 0;     ///< the maximum of `held` since the last reset_peak
+    bool is_prepaid = false;  ///< a reservation: its limit is charged to its parent and can only grow
+    bool has_ended = false;   ///< a reservation that has ended: it accepts no more charges
+    /// The part of `held` for memory not yet allocated; the peak does not count it.
     std::size_t coming = 0;
 
-    /// What it can still be charged; 0 where a lowered limit lies below what is held.
+    /// Returns the bytes that can still be charged; 0 if a lowered limit is below `held`.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
-    /// What a charge of so many bytes lacks here; 0 when it fits.
+    /// Returns held + charge - limit, the shortfall of a charge; 0 if it fits.
     [[nodiscard]] std::size_t missing_for(std::size_t charge) const noexcept;
 };
 
-/// The device at the moment of a refusal, as its driver tells it. Bytes. Example: tests/core/refusal.cpp
+/// The device at the time of a refusal, as reported by the driver. Sizes are bytes. Example: tests/core/refusal.cpp
 struct device_facts {
-    int ordinal = 0;           ///< as CUDA counts them in this process
-    std::string name;          ///< as device::name
-    std::size_t total = 0;     ///< of the device
-    std::size_t free = 0;      ///< left for every program
+    int ordinal = 0;           ///< CUDA's ordinal in this process
+    std::string name;          ///< same as device::name
+    std::size_t total = 0;     ///< capacity
+    std::size_t free = 0;      ///< free for every program
     std::size_t ours = 0;      ///< held through cuota in this process
-    std::size_t overhead = 0;  ///< of elsewhere(), what was there at the start (budget::learn_overhead)
-    /// Idle in the driver's own pool, from which cudaMallocAsync takes memory; given back to the device when a request needs it.
+    std::size_t overhead = 0;  ///< the part of elsewhere() in use when budget::learn_overhead was called
+    /// Idle in the driver's pool, from which cudaMallocAsync allocates; the driver releases it when another request needs it.
     std::size_t pooled = 0;
 
-    /// Held by other programs, the CUDA context and libraries: neither free, nor ours, nor idle in the driver's pool.
+    /// Returns the bytes of other programs, the CUDA context and libraries: total - free - ours - pooled.
     [[nodiscard]] std::size_t elsewhere() const noexcept;
 };
 
-/// What a pool, cache or loader was asked to give back before a refusal, and what it gave. Bytes.
+/// Bytes that a pool, cache or loader was asked to release before a refusal, and bytes it released.
 /// Example: tests/core/refusal_text.cpp
 struct reclaimer_facts {
     std::string name;       ///< its tag
-    std::size_t asked = 0;  ///< 0: it was not asked
-    std::size_t given = 0;  ///< what it says it gave back
-    std::size_t could =
-        0;  ///< what it still could give; not asked for when all together would not have sufficed
+    std::size_t asked = 0;  ///< 0: not asked
+    std::size_t given = 0;  ///< bytes that it reported as released
+    /// Bytes it could still release; not requested if all together do not cover the shortfall.
+    std::size_t could = 0;
 };
 
-/// Everything known when a request was refused. Sizes are bytes.
-/// As text: refusal_text. As one line for logs: refusal_json. What to do about it: next_steps.
+/// All facts of a refused request. Sizes are bytes.
+/// See refusal_text (for readers), refusal_json (one line for logs) and next_steps (suggestions).
 /// Example: tests/core/refusal.cpp
 struct refusal {
-    std::size_t asked = 0;    ///< what the caller wanted; `unlimited` when that was more than can be said
-    std::size_t charged = 0;  ///< what it would have cost: asked, rounded up to the granule of its source
-    std::size_t granule = 1;  ///< the rounding
-    label request{};          ///< who asked, where, in which unit
-    std::vector<budget_facts> budgets;   ///< the budget that was asked, then its ancestors up to the root
-    std::size_t refused_by = 0;          ///< which of them refused
-    std::optional<device_facts> device;  ///< absent for host memory
-    std::vector<holding> holders;        ///< of the budget that refused, largest first
-    std::size_t reclaimed = 0;           ///< what caches gave back before the refusal
-    std::optional<std::vector<reclaimer_facts>> reclaimers;  ///< who was asked for that; absent: not recorded
-    std::size_t reclaimable = 0;   ///< what caches could still give back, were that enough
-    std::size_t largest_free = 0;  ///< the largest block a pool had ready, when a pool was asked
-    std::size_t would_fit =
-        0;  ///< the most that a request from here could have got, caches having given what they can
-    std::size_t room_to_grow = 0;  ///< as would_fit, for growing the reservation that `budgets` end with
-    std::string cause{};           ///< what a lower layer said, when it was not a budget that refused
-    /// The holders whose release makes room for the request. The pools that hold the memory were asked, because a released block may be
-    /// less than a page, or lie apart from others. Empty when no release is known to suffice; absent when it was not looked for.
+    std::size_t asked = 0;               ///< bytes requested; `unlimited` if the size overflowed
+    std::size_t charged = 0;             ///< bytes to charge: `asked` rounded up to the granule
+    std::size_t granule = 1;             ///< granularity of the memory resource
+    label request{};                     ///< tag, call site and unit of the request
+    std::vector<budget_facts> budgets;   ///< the charged budget, then its ancestors up to the root
+    std::size_t refused_by = 0;          ///< index in `budgets` of the one that refused
+    std::optional<device_facts> device;  ///< empty for host memory
+    std::vector<holding> holders;        ///< of the refusing budget, largest first
+    std::size_t reclaimed = 0;           ///< bytes that caches released before the refusal
+    /// The caches that could be asked; absent: not recorded.
+    std::optional<std::vector<reclaimer_facts>> reclaimers;
+    std::size_t reclaimable = 0;   ///< bytes that caches could still release, if that sufficed
+    std::size_t largest_free = 0;  ///< largest free block of the pool, if the request went to a pool
+    /// The largest request that would have fitted after caches release all they can.
+    std::size_t would_fit = 0;
+    std::size_t room_to_grow = 0;  ///< like would_fit, for growing the reservation at the end of `budgets`
+    std::string cause{};           ///< error text of a lower layer, if no budget refused
+    /// The holders to release to make room for the request, as computed by the pools that hold the memory: a freed block may be smaller
+    /// than a page or not adjacent to others. Empty if no release is known to suffice; absent if not computed.
     std::optional<std::vector<holding>> release{};
 
-    /// The largest count of the request's unit that would have fitted.
+    /// Returns would_fit in whole units of the request.
     [[nodiscard]] std::size_t fitting_count() const noexcept;
-    /// The budget that refused, or would have; null when none was asked.
+    /// Returns budgets[refused_by], or null if no budget was charged. If the refusal has another cause, missing() is 0.
     [[nodiscard]] budget_facts const* refuser() const noexcept;
-    /// What is missing at the budget that refused; 0 when no budget did.
+    /// Returns the shortfall in the refusing budget; 0 if no budget refused.
     [[nodiscard]] std::size_t missing() const noexcept;
-    /// What is missing on the device; 0 when it has enough, or a pool does, and when no device was asked. What is idle in the driver's pool
-    /// is not missing.
+    /// Returns the shortfall on the device; 0 if the device, its driver's idle memory or a pool suffices, or without a device.
     [[nodiscard]] std::size_t missing_on_device() const noexcept;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A refusal as one line of JSON, for programs behind log collectors.
+/// A refusal as one line of JSON, for log collectors.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-// Whole paths: where a line of a log is read, the file is not at hand. Null for a place that nobody gave.
+// Uses whole paths, because readers of logs may not have the file. Null if unknown.
 [[nodiscard]] std::string json_place(place where);
 
 [[nodiscard]] std::string json_holder(holding const& h);
@@ -33,16 +33,16 @@ namespace detail {
 
 [[nodiscard]] std::string json_step(next_step const& s, std::size_t most);
 
-// Of the holders that a list leaves out: their number and their bytes.
+// Adds the number and the bytes of the holders that a list omits.
 void add_rest(json_object& to, std::vector<holding> const& holders, std::size_t most);
 
 }  // namespace detail
 
-/// The refusal and its next steps as one line of JSON, without a line's end. For logs: the keys are those of the
-/// facts, sizes are bytes and integers, `unlimited` is null (a limit there is none; a count that overflowed).
+/// Returns the refusal and its next steps as one line of JSON, without a newline. Keys are the names of the fields; sizes are integers in
+/// bytes, `unlimited` (no limit, or an overflow) is null.
 ///
-/// Strings are UTF-8: control characters are escaped, bytes that are none become U+FFFD. `most_holders` bounds the
-/// lists of holders, because collectors cut long lines: the rest are "other_holders", "other_bytes".
+/// Strings are UTF-8: control characters are escaped, and invalid bytes become U+FFFD. `most_holders` bounds the lists of holders, because
+/// log collectors cut long lines; "other_holders" and "other_bytes" sum up the rest.
 /// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_json.cpp
 [[nodiscard]] std::string refusal_json(refusal const& r, std::size_t most_holders = 32);
 

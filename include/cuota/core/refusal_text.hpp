@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A refusal as one screen of text: twelve lines at most, whatever the numbers and the names.
+/// A refusal as text: at most twelve lines, whatever the numbers and names.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace detail {
 
 [[nodiscard]] char const* kind_of(budget_facts const& b) noexcept;
 
-// Where a headline gives way when it is too long: first names, then what can be read below.
+// How to shorten a headline: names are cut first, then parts that later lines repeat are omitted.
 struct headline_room {
     std::size_t name;
     bool with_charge;
@@ -32,11 +32,11 @@ struct headline_room {
 
 [[nodiscard]] std::string headline(char const* type, refusal const& r, headline_room room);
 
-// Appends " for weights at train.cpp:17", as far as that is known.
+// Appends " for weights at train.cpp:17", as far as known.
 void append_request(std::string& text, label const& request, std::size_t most_of_place,
                     std::size_t most_of_name);
 
-// Nothing was asked for here: it is refused because another was, and the first line says why.
+// Whether the refusal has no request of its own but follows from another one, described by `cause` in the first line.
 [[nodiscard]] bool is_for_another(refusal const& r);
 [[nodiscard]] std::string headline_of_cause(char const* type, refusal const& r);
 
@@ -47,20 +47,20 @@ void append_request(std::string& text, label const& request, std::size_t most_of
 void append_budget(std::string& text, budget_facts const& b, std::size_t width, std::size_t most);
 
 void append_device(std::string& text, device_facts const& d, std::size_t width);
-// What is idle in the driver's own pool.
 void append_pooled(std::string& text, device_facts const& d, std::size_t width);
 
-// Of a long way to the root: the budget asked, the one that refused, the root; a fourth line for all others.
+// Returns the indices of the budgets to list: all if they fit; otherwise the charged one, the one that refused, the root, and index 1 if a
+// line is left. One more line counts the rest.
 [[nodiscard]] std::vector<std::size_t> levels_shown(refusal const& r);
 
 void append_budgets(std::string& text, refusal const& r);
 
-// "2 others 7 B": those from index `first` on; empty when there are none.
+// For example "2 others 7 B" for the holders from `first` on; empty if none remain.
 [[nodiscard]] std::string others_text(std::vector<holding> const& holders, std::size_t first);
 
 [[nodiscard]] std::string holders_text(std::vector<holding> const& holders);
 
-// Nobody has anything to give: because there is nothing, or because what is free in pools lies between live blocks.
+// Explains why caches released nothing: they have no free memory, or it lies between live blocks.
 [[nodiscard]] std::string nothing_to_give_text(std::vector<holding> const& holders);
 
 [[nodiscard]] std::string reclaimed_text(refusal const& r);
@@ -69,10 +69,9 @@ void append_steps(std::string& text, refusal const& r);
 
 }  // namespace detail
 
-/// The refusal on one screen: twelve lines of 110 columns at most. The first says what, where, for what and by which
-/// budget, or why where nothing was asked for; the rest who holds what, and what to do next. Names are cut in the middle,
-/// long lists and ways are summed.
-/// `type` is the name of the exception that carries it.
+/// Formats a refusal in at most twelve lines of 110 columns: size, call site, tag and budget first, or the cause if there is no request of
+/// its own; then the holders and the next steps. Names are cut in the middle; long lists and paths are summarized.
+/// `type` is the name of the exception that carries the refusal.
 /// Throws: std::bad_alloc. Cost: microseconds. Example: tests/core/refusal_text.cpp
 [[nodiscard]] std::string refusal_text(char const* type, refusal const& r);
 
@@ -175,11 +174,11 @@ CUOTA_INLINE void append_pooled(std::string& text, device_facts const& d, std::s
 
 CUOTA_INLINE std::vector<std::size_t> levels_shown(refusal const& r) {
     std::size_t const count = r.budgets.size();
-    std::size_t const lines = r.device && r.device->pooled != 0 ? 3 : 4;  // the driver's pool takes one
+    std::size_t const lines = r.device && r.device->pooled != 0 ? 3 : 4;  // the driver's pool takes a line
     std::vector<std::size_t> levels;
     for (std::size_t i = 0; i != count; ++i) {
         bool const is_named = i == 0 || i == r.refused_by || i + 1 == count;
-        bool const is_spare = r.refused_by == 0 || r.refused_by + 1 >= count;  // then the second is, too
+        bool const is_spare = r.refused_by == 0 || r.refused_by + 1 >= count;  // a line is left for index 1
         if (count <= lines || is_named || (lines == 4 && is_spare && i == 1)) levels.push_back(i);
     }
     return levels;
@@ -261,7 +260,7 @@ CUOTA_INLINE std::string reclaimed_text(refusal const& r) {
         append_list(text, whose, most);
         return text;
     }
-    // What no cache could make room for is not asked of any.
+    // Caches are not asked for a charge that exceeds the limit.
     if (r.refuser() && r.charged > r.refuser()->limit)
         return "nothing: the request exceeds the budget's limit";
     if (!r.reclaimers) return "nothing: no cache had memory to release";

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Ownership: `shared` among several in one pointer, which lets a stateful resource be an eight-byte handle, or `sole`;
-/// `sole_array`, and `shared_value` of what does not know that it is shared.
+/// Smart pointers that compile fast: `shared` (intrusive_ptr), `sole` (unique_ptr), `sole_array`, and `shared_value` (shared_ptr). With
+/// `shared`, a stateful resource is an 8-byte handle.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// What p pointed to; p is null then. As std::exchange, which for each type costs the compiler a millisecond.
+/// Returns p and sets it to null. std::exchange costs the compiler 1 ms for each type.
 template <class T>
 [[nodiscard]] constexpr T* taken(T*& p) noexcept {
     T* const had = p;
@@ -28,28 +28,29 @@ template <class T>
 
 }  // namespace detail
 
-/// Base of state that handles share. Made with one owner; `shared` counts the rest.
-/// Threads: any. Cost: an atomic operation for each change. Example: tests/core/shared.cpp
+/// Base of reference-counted objects. The count starts at 1; `shared` maintains it.
+/// Threads: any. Cost: an atomic operation per change. Example: tests/core/shared.cpp
 class ref_counted {
 public:
     ref_counted() noexcept = default;
     ref_counted(ref_counted const&) = delete;
     ref_counted& operator=(ref_counted const&) = delete;
 
-    /// One more, by somebody who owns it already.
+    /// Increments the count. The caller must be an owner.
     void add_owner() const noexcept { owners_.fetch_add(1, std::memory_order_relaxed); }
 
-    /// True when the caller was the last owner and must delete the object. Always false in a forked child for an object of its parent.
+    /// Decrements the count. Returns true if it was the last owner's: the caller must delete the object. Always false in a forked child for
+    /// an object of its parent.
     [[nodiscard]] bool drop_owner() const noexcept;
 
-    /// One more owner unless there is none left. For registries whose entries leave, under the registry's lock, in
-    /// the destructor of what they name: the memory is then still there to ask.
+    /// Increments the count unless it is 0; returns whether it did. For registries: the object's destructor removes its entry under the
+    /// registry's lock, so the memory still exists.
     [[nodiscard]] bool try_add_owner() const noexcept;
 
-    /// True in a forked child for an object that its parent made: it must not be used there, and is never deleted.
+    /// Returns true in a forked child for an object of its parent, which must not be used there and is never deleted.
     [[nodiscard]] bool is_of_parent() const noexcept { return made_.is_of_parent(); }
 
-    /// How many at this moment; another thread may change that at once.
+    /// Returns the current count, which other threads may change.
     [[nodiscard]] std::size_t owners() const noexcept { return owners_.load(std::memory_order_acquire); }
 
 protected:
@@ -60,118 +61,118 @@ private:
     detail::process_mark const made_;
 };
 
-/// An owner among several of a T that derives from ref_counted. Eight bytes; copies share, the last one deletes.
-/// T may be incomplete where handles are declared; a file that copies or drops them knows it, or that
-/// `template class shared<T>` is instantiated in cuota.cpp.
-/// Threads: as std::shared_ptr: different handles on one object from any thread.
-/// Cost: a copy is an atomic addition; a move is none. Example: tests/core/shared.cpp
+/// A shared owner (intrusive_ptr) of a T that derives from ref_counted, in 8 bytes. The last owner deletes the object.
+/// T may be incomplete where handles are declared; copying or destroying one requires its definition, or the explicit instantiation
+/// `template class shared<T>` in cuota.cpp.
+/// Threads: like std::shared_ptr: different handles to one object from any thread.
+/// Cost: a copy is an atomic increment; a move is free. Example: tests/core/shared.cpp
 template <class T>
 class shared {
 public:
     constexpr shared() noexcept = default;
-    /// One more owner of the same object.
+    /// Adds an owner.
     shared(shared const& other) noexcept;
-    /// Takes it over: other is empty then.
+    /// Transfers ownership; `other` is empty afterwards.
     shared(shared&& other) noexcept : object_{detail::taken(other.object_)} {}
-    /// Owns the same as other; what it owned before is dropped.
+    /// Shares the object of `other` and drops the previous one.
     shared& operator=(shared other) noexcept {
         std::swap(object_, other.object_);
         return *this;
     }
     ~shared();
 
-    /// Makes the object, with one owner. Throws: std::bad_alloc, what its constructor throws.
+    /// Constructs an object with one owner. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
     [[nodiscard]] static shared make(Args&&... args) {
         return adopt(new T(std::forward<Args>(args)...));
     }
-    /// Takes over a count that the caller has: from `new`, `detach` or a successful try_add_owner.
+    /// Takes over a count of the caller: from `new`, `detach` or a successful try_add_owner.
     [[nodiscard]] static shared adopt(T* object) noexcept {
         shared result;
         result.object_ = object;
         return result;
     }
-    /// One more owner of an object that somebody owns already.
+    /// Adds an owner of an object that already has one.
     [[nodiscard]] static shared of(T& object) noexcept;
-    /// Gives the count up to the caller.
+    /// Passes the count to the caller without decrementing it.
     [[nodiscard]] T* detach() noexcept { return detail::taken(object_); }
 
-    [[nodiscard]] T* get() const noexcept { return object_; }               ///< null when empty
-    T* operator->() const noexcept { return object_; }                      ///< not when empty
-    T& operator*() const noexcept { return *object_; }                      ///< not when empty
-    explicit operator bool() const noexcept { return object_ != nullptr; }  ///< false when empty
-    /// Whether both own one object, or neither any.
+    [[nodiscard]] T* get() const noexcept { return object_; }               ///< null if empty
+    T* operator->() const noexcept { return object_; }                      ///< must not be empty
+    T& operator*() const noexcept { return *object_; }                      ///< must not be empty
+    explicit operator bool() const noexcept { return object_ != nullptr; }  ///< false if empty
+    /// Compares addresses.
     friend bool operator==(shared const&, shared const&) noexcept = default;
 
 private:
     T* object_ = nullptr;
 };
 
-/// The only owner of a T. T may be incomplete where a class has one; its constructors and its destructor, which know T, are
-/// defined apart then. As std::unique_ptr, but that reading a class with one of those costs the compiler 5 ms.
-/// Threads: as a pointer. Example: tests/core/shared.cpp
+/// The only owner of a T, like std::unique_ptr, which costs the compiler 5 ms for each T. T may be incomplete in a class with such a
+/// member, if the class's constructors and destructor are defined where T is complete.
+/// Threads: like a pointer. Example: tests/core/shared.cpp
 template <class T>
 class sole {
 public:
     sole() noexcept = default;
     sole(std::nullptr_t) noexcept {}  ///< empty
-    /// Takes over what `new` made.
+    /// Takes ownership of an object made by `new`.
     explicit sole(T* object) noexcept : object_{object} {}
-    /// Takes it over: other is empty then.
+    /// Transfers ownership; `other` is empty afterwards.
     sole(sole&& other) noexcept : object_{detail::taken(other.object_)} {}
-    /// Takes over what derives from T, whose destructor is virtual then: other is empty.
+    /// Transfers ownership of an object of a derived type; T must have a virtual destructor.
     template <class U>
         requires std::is_convertible_v<U*, T*> sole(sole<U> other)
     noexcept : object_{other.detach()} {}
-    /// Deletes what it owned before, and takes over the other's.
+    /// Transfers ownership and deletes the previous object.
     sole& operator=(sole other) noexcept {
         std::swap(object_, other.object_);
         return *this;
     }
     ~sole() { delete object_; }
 
-    /// Throws: std::bad_alloc, what its constructor throws.
+    /// Constructs an object. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
     [[nodiscard]] static sole make(Args&&... args) {
         return sole{new T(std::forward<Args>(args)...)};
     }
 
-    /// Gives it up to the caller.
+    /// Releases ownership to the caller.
     [[nodiscard]] T* detach() noexcept { return detail::taken(object_); }
 
-    [[nodiscard]] T* get() const noexcept { return object_; }               ///< null when empty
-    T* operator->() const noexcept { return object_; }                      ///< not when empty
-    T& operator*() const noexcept { return *object_; }                      ///< not when empty
-    explicit operator bool() const noexcept { return object_ != nullptr; }  ///< false when empty
+    [[nodiscard]] T* get() const noexcept { return object_; }               ///< null if empty
+    T* operator->() const noexcept { return object_; }                      ///< must not be empty
+    T& operator*() const noexcept { return *object_; }                      ///< must not be empty
+    explicit operator bool() const noexcept { return object_ != nullptr; }  ///< false if empty
 
 private:
     T* object_ = nullptr;
 };
 
-/// The only owner of an array that is as long as somebody else knows. Threads: as a pointer. Example: tests/core/shared.cpp
+/// The only owner of an array. Its length is not stored. Threads: like a pointer. Example: tests/core/shared.cpp
 template <class T>
 class sole_array {
 public:
     sole_array() noexcept = default;
-    /// Takes it over: other is empty then.
+    /// Transfers ownership; `other` is empty afterwards.
     sole_array(sole_array&& other) noexcept : first_{detail::taken(other.first_)} {}
-    /// Deletes what it owned before, and takes over the other's.
+    /// Transfers ownership and deletes the previous array.
     sole_array& operator=(sole_array other) noexcept {
         std::swap(first_, other.first_);
         return *this;
     }
     ~sole_array() { delete[] first_; }
 
-    /// Of n elements, each initialised by {}. Throws: std::bad_alloc, what their constructor throws.
+    /// Makes n value-initialized elements. Throws: std::bad_alloc, exceptions of their constructor.
     [[nodiscard]] static sole_array make(std::size_t n) {
         sole_array result;
         result.first_ = new T[n]{};
         return result;
     }
 
-    [[nodiscard]] T* get() const noexcept { return first_; }               ///< null when empty
-    T& operator[](std::size_t i) const noexcept { return first_[i]; }      ///< not when empty
-    explicit operator bool() const noexcept { return first_ != nullptr; }  ///< false when empty
+    [[nodiscard]] T* get() const noexcept { return first_; }               ///< null if empty
+    T& operator[](std::size_t i) const noexcept { return first_[i]; }      ///< must not be empty
+    explicit operator bool() const noexcept { return first_ != nullptr; }  ///< false if empty
 
 private:
     T* first_ = nullptr;
@@ -179,7 +180,7 @@ private:
 
 namespace detail {
 
-/// Where a shared_value lives, and who knows how it ends.
+/// The reference-counted cell of a shared_value, which destroys the value.
 class shared_cell : public ref_counted {
 public:
     CUOTA_INLINE_IN_PLACE virtual ~shared_cell();
@@ -194,23 +195,23 @@ struct cell_of final : shared_cell {
 
 }  // namespace detail
 
-/// An owner among several of a value of any type. As std::shared_ptr, but that reading it costs the compiler a quarter of the
-/// time; T may be incomplete anywhere but where it is made.
-/// A move is a copy: what holds one, such as a source, is still valid after it was moved from.
-/// Threads: as std::shared_ptr: different handles on one value from any thread.
-/// Cost: a copy is an atomic addition. Example: tests/core/shared.cpp
+/// A shared owner of a value of any type, like std::shared_ptr, which takes four times as long to compile. T may be incomplete except in
+/// `make`.
+/// A move is a copy, so that an object with such a member, such as a source, stays valid when it is moved from.
+/// Threads: like std::shared_ptr: different handles to one value from any thread.
+/// Cost: a copy is an atomic increment. Example: tests/core/shared.cpp
 template <class T>
 class shared_value {
 public:
     constexpr shared_value() noexcept = default;
     constexpr shared_value(std::nullptr_t) noexcept {}  ///< empty
-    /// One more owner of the same value.
+    /// Adds an owner.
     shared_value(shared_value const& other) noexcept : value_{other.value_}, cell_{other.cell_} {}
-    /// Owns the same as other, of which it sees less: a base, a constant, nothing but that it lives.
+    /// Shares the value of `other` as a base class, as const, or as void, which only keeps it alive.
     template <class U>
         requires std::is_convertible_v<U*, T*> shared_value(shared_value<U> other)
     noexcept : value_{detail::taken(other.value_)}, cell_{std::move(other.cell_)} {}
-    /// Owns the same as other; what it owned before is dropped.
+    /// Shares the value of `other` and drops the previous one.
     shared_value& operator=(shared_value other) noexcept {
         std::swap(value_, other.value_);
         std::swap(cell_, other.cell_);
@@ -218,7 +219,7 @@ public:
     }
     ~shared_value() = default;
 
-    /// Makes the value, with one owner. Throws: std::bad_alloc, what its constructor throws.
+    /// Constructs a value with one owner. Throws: std::bad_alloc, exceptions of the constructor.
     template <class... Args>
     [[nodiscard]] static shared_value make(Args&&... args) {
         auto* const cell = new detail::cell_of<T>(std::forward<Args>(args)...);
@@ -228,14 +229,14 @@ public:
         return result;
     }
 
-    [[nodiscard]] T* get() const noexcept { return value_; }  ///< null when empty
-    T* operator->() const noexcept { return value_; }         ///< not when empty
-    /// Not when empty.
+    [[nodiscard]] T* get() const noexcept { return value_; }  ///< null if empty
+    T* operator->() const noexcept { return value_; }         ///< must not be empty
+    /// Must not be empty.
     template <class U = T>
     U& operator*() const noexcept {
         return *value_;
     }
-    explicit operator bool() const noexcept { return value_ != nullptr; }  ///< false when empty
+    explicit operator bool() const noexcept { return value_ != nullptr; }  ///< false if empty
 
 private:
     template <class U>
@@ -244,7 +245,7 @@ private:
     shared<detail::shared_cell> cell_;
 };
 
-// Not inline where definitions are apart: then who says `extern template class shared<T>` needs no more of T than its name.
+// Not inline with separate definitions, so that a file with `extern template class shared<T>` needs only the declaration of T.
 
 template <class T>
 CUOTA_INLINE_IN_PLACE shared<T>::shared(shared const& other) noexcept : object_{other.object_} {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A stable sort that is compiled once, whatever is sorted: std::stable_sort costs the compiler a tenth of a second for each.
+/// A stable sort that is compiled once for all types: each instance of std::stable_sort costs the compiler 0.1 s.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 
 namespace cuota::inline v0::detail {
 
-/// Whether element a stands before element b; `all` is what they are elements of.
+/// Whether element a comes before element b of the sequence `all`.
 using stands_before = bool (*)(void const* all, std::size_t a, std::size_t b);
 
-// [from, middle) and [middle, until) of `order`, each sorted, as one.
+// Merges the sorted ranges [from, middle) and [middle, until) of `order` into the same positions of `into`.
 void merge_runs(std::size_t const* order, std::size_t* into, std::size_t from, std::size_t middle,
                 std::size_t until, stands_before before, void const* all);
 
-/// The indices of `count` elements, sorted; what is equal keeps its order. Throws: std::bad_alloc, what `before` throws.
+/// Returns the indices of `count` elements, stably sorted. Throws: std::bad_alloc, exceptions of `before`.
 [[nodiscard]] std::vector<std::size_t> sorted_order(std::size_t count, stands_before before, void const* all);
 
-/// Sorts by less(key(a), key(b)); what is equal keeps its order. For lists that are short or rare: some calls by pointer.
+/// Sorts a std::vector or dynamic_array stably by less(key(a), key(b)). For short or rarely sorted sequences: each comparison is a call
+/// through a pointer.
 ///
-/// Throws: std::bad_alloc, what less and key throw; nothing is moved then.
-/// `all` is a std::vector or a dynamic_array.
+/// Throws: std::bad_alloc, exceptions of less and key; no element is moved.
 template <class Array, class Less = std::less<>, class Key = std::identity>
 void sort_stably(Array& all, Less less = {}, Key key = {}) {
     using T = typename Array::value_type;

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Of `algorithm`, `chrono`, `functional`, `iterator`, `memory`, `mutex` and `stop_token` what most of cuota needs: min and max,
-/// durations and clocks, std::function, sentinels, std::addressof, std::mutex and std::lock_guard, and that there is a std::stop_token.
-/// Those headers bring sorting, calendars, streams and maps. With libstdc++ its own headers of these parts stand in for them: a third of
-/// the time that the compiler would take to read cuota.hpp with declarations alone, or a budget with its definitions.
+/// The parts of `algorithm`, `chrono`, `functional`, `iterator`, `memory`, `mutex` and `stop_token` that most of cuota needs: min and max,
+/// durations and clocks, std::function, sentinels, std::addressof, std::mutex and std::lock_guard, and the declaration of std::stop_token.
+/// With libstdc++, its internal headers replace the full ones, which also bring sorting, calendars, streams and maps; cuota.hpp with
+/// declarations alone, or a budget with its definitions, then compiles in a third of the time.
 #pragma once
 
 #include <utility>

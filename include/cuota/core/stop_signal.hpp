@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A std::stop_token for files that have none: they need not read what it comes with.
+/// A std::stop_token for headers that do not include `stop_token`.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,23 @@
 
 namespace cuota::inline v0 {
 
-/// Another thread's wish that something end: what takes one takes a std::stop_token, or {} for nobody's.
+/// A cooperative cancellation request, a wrapper of std::stop_token. Parameters accept a std::stop_token, or {} for "never".
 ///
-/// Copies ask the same std::stop_source. Threads: as std::stop_token. Cost: that of the token; nothing is allocated.
+/// Copies refer to the same std::stop_source. Threads: like std::stop_token. Cost: that of the token; nothing is allocated.
 /// Example: loader.epoch(0, stop.get_token());
 class stop_signal {
 public:
-    stop_signal() noexcept;                       ///< nobody's: it never comes
-    stop_signal(std::stop_token token) noexcept;  ///< the wish of who has the token's source
-    stop_signal(
-        stop_signal const& other) noexcept;  ///< of the same source, which a move leaves to the other as well
-    stop_signal& operator=(stop_signal const&) noexcept;  ///< of the same source
+    stop_signal() noexcept;                               ///< never requests a stop
+    stop_signal(std::stop_token token) noexcept;          ///< follows the token's std::stop_source
+    stop_signal(stop_signal const& other) noexcept;       ///< same source; a move copies
+    stop_signal& operator=(stop_signal const&) noexcept;  ///< same source
     ~stop_signal();
 
-    [[nodiscard]] std::stop_token const& token() const noexcept;  ///< for who waits
-    [[nodiscard]] bool stop_requested() const noexcept;           ///< it has come
+    [[nodiscard]] std::stop_token const& token() const noexcept;  ///< the token to wait on
+    [[nodiscard]] bool stop_requested() const noexcept;           ///< whether a stop was requested
 
 private:
-    // A token is one pointer, counted; its type is not complete here.
+    // A token is one reference-counted pointer; its type is incomplete here.
     alignas(void*) std::byte token_[sizeof(void*)];
 };
 

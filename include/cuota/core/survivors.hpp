@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What is still alive when its scope ends, for a person to read.
+/// Allocations that outlive their scope, as text.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,18 @@
 
 namespace cuota::inline v0::detail {
 
-/// Allocations, grouped by tag and place.
+/// Live allocations, grouped by tag and call site.
 class survivors {
 public:
-    /// age: the steps begun since; 0 is not shown. Throws: std::bad_alloc.
+    /// `age` is the number of steps begun since; 0 is not shown. Throws: std::bad_alloc.
     void add(tag name, place where, std::size_t bytes, std::uint32_t age = 0);
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
-    /// "4 allocations are still alive: weights 3 x 3.8 MiB (train.cpp:10, oldest 120 steps ago), ids 1.0 KiB", most
-    /// bytes first; empty when there is none. Throws: std::bad_alloc.
+    /// For example "4 allocations are still alive: weights 3 x 3.8 MiB (train.cpp:10, oldest 120 steps ago), ids 1.0 KiB", most bytes
+    /// first; empty without allocations. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 
-    /// "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
+    /// For example "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
     [[nodiscard]] static std::string line_of(tag name, place where, std::size_t bytes);
 
 private:
@@ -35,14 +35,14 @@ private:
         place where{};
         std::size_t count = 0;
         std::size_t bytes = 0;
-        std::size_t each = 0;  // 0: of several sizes
+        std::size_t each = 0;  // 0: sizes differ
         std::uint32_t oldest = 0;
     };
 
     static std::string line(group const& g);
     static std::string age_text(group const& g);
 
-    dynamic_array<group> groups_;  // by tag and place
+    dynamic_array<group> groups_;  // sorted by tag and call site
     std::size_t count_ = 0;
 };
 

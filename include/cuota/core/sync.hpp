@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the accounts synchronise by, in one place, so that a model checker can stand in for it (tests/model).
+/// The synchronization primitives of budgets and pools, which a model checker can replace (tests/model).
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ template <class T>
 using published = std::atomic<T>;
 using mutex = object_lock;
 
-/// The version of what is published under a lock: odd while it changes. Stepped by who has the lock, before the first
-/// change and after the last; who reads without it compares two versions, one from before and one from after.
+/// A seqlock version of data published under a lock: odd while the data changes. The lock holder calls step() before the first change and
+/// after the last; a lock-free reader compares now() from before and after its reads.
 class published_version {
 public:
     void step() noexcept { n_.store(n_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
@@ -37,8 +37,8 @@ private:
     std::atomic<std::size_t> n_ = 0;
 };
 
-/// True when heavy_fence does the work of light_fence too: the side that runs often pays nothing.
-/// membarrier(2), private and expedited: Linux 4.14. Asked once; registers the process.
+/// Whether heavy_fence also provides the fence that light_fence omits (asymmetric fences), so that the frequent side pays nothing. Requires
+/// membarrier(2), private and expedited: Linux 4.14. The first call registers the process.
 [[nodiscard]] inline bool fences_are_asymmetric() noexcept {
 #if defined(__linux__) && __has_include(<linux/membarrier.h>)
     static bool const registered =
@@ -49,23 +49,22 @@ private:
 #endif
 }
 
-/// Keeps the compiler from moving loads over stores. Against the processor, other threads have heavy_fence.
+/// Prevents the compiler from reordering loads before earlier stores; heavy_fence in the other thread does the same for the processor.
 inline void light_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-/// After it, every other thread has passed a full fence: what it stored before a light_fence is visible, and what it
-/// loads after one is no older than this call. Only where fences_are_asymmetric().
-/// When the kernel refuses membarrier(2) all the same, because a filter of system calls was installed since or for want of memory, it goes
-/// by fence_by_protection.
+/// Executes a full fence in every other thread: stores that it made before a light_fence are visible, and its loads after a light_fence are
+/// no older than this call. Requires fences_are_asymmetric().
+/// Uses fence_by_protection if the kernel rejects membarrier(2), because a system-call filter was installed since or memory is short.
 void heavy_fence() noexcept;
 
-/// As heavy_fence, by taking the right to write from a page of the process: the kernel then interrupts every processor that runs a thread
-/// of it, which is a full fence there. So it is on x86; where processors are told of such a change without an interrupt (ARM) it sleeps for
-/// a millisecond as well, in which a processor has written its stores.
+/// Implements heavy_fence by revoking write access to a page (mprotect): on x86 the kernel interrupts every processor that runs a thread of
+/// the process, which is a full fence. Elsewhere (ARM) this may need no interrupt, so it also sleeps for 1 ms, within which processors have
+/// written their stores.
 void fence_by_protection() noexcept;
 
 struct thread_record;
 
-/// A place for the calling thread's record (thread_record.hpp); null at first.
+/// The calling thread's record (thread_record.hpp); null initially.
 CUOTA_PROCESS_STATE [[nodiscard]] inline thread_record*& this_thread_record() noexcept {
     static constinit thread_local thread_record* record = nullptr;
     return record;
@@ -100,8 +99,7 @@ CUOTA_INLINE void fence_by_protection() noexcept {
     auto const bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     void* const page = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page != MAP_FAILED) {
-        *static_cast<char volatile*>(page) =
-            1;  // the right to write is in the processor's tables from here on
+        *static_cast<char volatile*>(page) = 1;  // loads the writable page into the TLB
         (void)::mprotect(page, bytes, PROT_READ);
         (void)::munmap(page, bytes);
     }
@@ -111,8 +109,8 @@ CUOTA_INLINE void fence_by_protection() noexcept {
     sleep_for(1'000'000);
 }
 
-/// Waits, which is not for long, until `what` is not `value` any more. Acquires. It yields at first and sleeps after that: the thread that
-/// is waited for may have a lower priority and need this processor.
+/// Waits until `what` differs from `value` (acquire). For short waits: yields first and sleeps later, because the awaited thread may have a
+/// lower priority and need this processor.
 template <class T>
 void wait_while(atomic<T> const& what, T value) noexcept {
     for (int looks = 0; what.load(std::memory_order_acquire) == value; ++looks) {

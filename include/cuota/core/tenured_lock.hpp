@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A lock that costs next to nothing for a thread that has it again and again.
+/// A biased lock: nearly free for a thread that takes it repeatedly.
 #pragma once
 
 #include <cuota/core/config.hpp>
@@ -13,19 +13,19 @@
 
 namespace cuota::inline v0::detail {
 
-/// Runs one thing at a time. The thread that ran something last goes on without a lock, until another one comes and
-/// calls that in. Not recursive.
-/// Cost: a few loads and stores for the same thread; else a lock, and for the first of a turn a fence in all threads.
+/// Runs functions under mutual exclusion. The thread that ran the last one continues without a lock until another thread revokes its
+/// ownership (biased locking). Not recursive.
+/// Cost: a few loads and stores for the owner; otherwise a lock, and for a revocation a fence in all threads.
 class tenured_lock : thread_tenure {
 public:
     tenured_lock() = default;
     tenured_lock(tenured_lock const&) = delete;
     tenured_lock& operator=(tenured_lock const&) = delete;
 
-    /// True in a child of the process that made it, where running throws misuse.
+    /// True in a child of the process that made it, where `run` throws misuse.
     [[nodiscard]] bool is_of_parent() const noexcept { return guard_.is_of_parent(); }
 
-    /// Runs f in a locked_region. It must be short, and must not come to a section of its thread: neither here nor in a pool or budget.
+    /// Runs f in a locked_region. f must be short and must not enter a section of its thread, whether of this lock, a pool or a budget.
     template <class F>
     decltype(auto) run(F f) {
         locked_region const region;
@@ -36,7 +36,7 @@ public:
         return run_alone(f);
     }
 
-    /// Runs f in a locked_region, and under a lock; it may take its time. The thread has the next turns.
+    /// Runs f in a locked_region under the lock; f may take long. The calling thread becomes the owner.
     template <class F>
     decltype(auto) run_alone(F f) {
         region_lock const lock{guard_};
@@ -53,7 +53,7 @@ private:
     void settle() noexcept;
 
     mutex guard_;
-    bool is_settled_ = false;  // a thread may run things without the lock
+    bool is_settled_ = false;  // a thread may run functions without the lock
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Text that fits a screen, whatever the names in it: cut, padded, and free of what would break a line.
+/// Text that fits on a screen whatever names it contains: cut, padded, without control characters.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@
 
 namespace cuota::inline v0::detail {
 
-/// No line of a message is wider.
+/// Maximum columns of a line of a message.
 inline constexpr std::size_t screen_columns = 110;
 
 [[nodiscard]] constexpr bool continues_utf8(char c) noexcept {
     return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-/// The bytes of the well-formed UTF-8 character that begins at `at`; 0 where none does.
+/// Returns the length in bytes of the well-formed UTF-8 character at `at`, or 0.
 [[nodiscard]] constexpr std::size_t utf8_length(std::string_view text, std::size_t at) noexcept {
     auto const byte = [&](std::size_t i) -> unsigned {
         return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
@@ -30,7 +30,7 @@ inline constexpr std::size_t screen_columns = 110;
     unsigned const first = byte(0);
     if (first < 0x80) return at < text.size() ? 1 : 0;
     if (first < 0xC2 || first > 0xF4) return 0;
-    // No overlong forms, no surrogates, nothing beyond U+10FFFF: told by the second byte.
+    // The second byte excludes overlong forms, surrogates and code points above U+10FFFF.
     unsigned const low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
     unsigned const high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
     if (byte(1) < low || byte(1) > high) return 0;
@@ -40,26 +40,26 @@ inline constexpr std::size_t screen_columns = 110;
     return length;
 }
 
-/// The text with a question mark for each control character and each byte that is no UTF-8.
+/// Replaces each control character and each byte that is not UTF-8 by a question mark.
 [[nodiscard]] std::string printable(std::string_view text);
 
-/// At most `most` bytes of the text (4 or more): its begin and its end with dots between, no character broken.
+/// Cuts the text to `most` (4 or more) bytes: its beginning and end with dots between, without splitting characters.
 [[nodiscard]] std::string cut(std::string text, std::size_t most);
 
-/// A unit beside its number: the plural as given, or for one its singular: "samples in a batch" and "sample in a batch".
+/// Returns the plural as given, or for a count of 1 its singular: "samples in a batch", "sample in a batch".
 [[nodiscard]] std::string unit_of(std::uint64_t count, std::string_view plural);
-/// "1 sample", "2 samples". Throws: std::bad_alloc.
+/// For example "1 sample" or "2 samples". Throws: std::bad_alloc.
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view plural);
-/// The shortest digits that are this number and no other. Throws: std::bad_alloc.
+/// Returns the shortest decimal text that reads back as this number. Throws: std::bad_alloc.
 [[nodiscard]] std::string real_text(double number);
 
-/// A name as a line of a screen shows it.
+/// Returns a name, printable and cut to `most` bytes.
 [[nodiscard]] std::string shown(std::string_view name, std::size_t most);
 
-/// "train.cpp:17", cut; empty for a place that nobody gave.
+/// For example "train.cpp:17", cut to `most` bytes; empty if unknown.
 [[nodiscard]] std::string shown(place where, std::size_t most);
 
-/// How wide a terminal shows it: CJK, Hangul and emoji take two columns. Never more than its bytes.
+/// Returns the columns on a terminal: CJK, Hangul and emoji take two. At most the number of bytes.
 [[nodiscard]] constexpr std::size_t columns_of(std::string_view text) noexcept {
     std::size_t columns = 0;
     for (char const c : text)
@@ -67,19 +67,18 @@ inline constexpr std::size_t screen_columns = 110;
     return columns;
 }
 
-/// The spaces to put behind a text in a column of that width: two at least, so that it never runs into what follows.
+/// Returns the spaces to append in a column of `width`, at least two.
 [[nodiscard]] constexpr std::size_t padding(std::string_view text, std::size_t width) noexcept {
     std::size_t const columns = columns_of(text);
     return columns + 2 < width ? width - columns : 2;
 }
 
-/// With its padding.
 [[nodiscard]] std::string padded(std::string text, std::size_t width);
 
-/// As bytes_text, but never less than the bytes are: for a limit that has to be enough.
+/// Formats like bytes_text, but rounds up, for a limit that must suffice.
 [[nodiscard]] std::string at_least_text(std::size_t bytes);
 
-/// a + b, and no more than can be said.
+/// Returns a + b, or `unlimited` on overflow.
 [[nodiscard]] constexpr std::size_t saturating_add(std::size_t a, std::size_t b) noexcept {
     return checked_add(a, b).value_or(unlimited);
 }

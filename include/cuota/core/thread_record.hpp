@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A number and a flag for each thread: what lets a thread own something that others can still call in.
+/// Per-thread records, which let a thread own objects that others can revoke.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// One thread at a time. Records are numbered from 0 and go to the next new thread when theirs ends, so the numbers
-/// stay as small as the number of threads that were ever alive together. Never freed.
+/// The record of one live thread, reused after the thread has ended: indices, from 0, stay below the largest number of threads alive at the
+/// same time. Never freed.
 struct alignas(64) thread_record {
-    atomic<std::uint64_t> sections = 0;  // entered and left; odd inside of one
+    atomic<std::uint64_t> sections = 0;  // entries plus exits; odd inside a section
     bool asymmetric = fences_are_asymmetric();
     unsigned index = 0;
     thread_record* next_free = nullptr;
@@ -32,11 +32,11 @@ struct thread_registry {
 
     [[nodiscard]] thread_record* enter() noexcept;
     void leave(thread_record* record) noexcept;
-    /// In a forked child.
+    /// Runs in a forked child.
     static void begin_child() noexcept;
 };
 
-/// While one lives, the calling thread has no record: what it owns it does not use without the lock. One at a time.
+/// While one exists, the calling thread has no record, so it uses objects that it owns only with the lock. One at a time per thread.
 class hidden_thread {
 public:
     hidden_thread() noexcept;
@@ -50,18 +50,19 @@ private:
     thread_record* const mine_;
 };
 
-/// Gives the calling thread a record until it ends. Null when there is no memory for one, while the thread is hidden, and
-/// while its own objects are being destroyed at its end.
+/// Assigns a record to the calling thread until it ends. Returns null if memory is short, while the thread is hidden, and while its
+/// thread-local objects are being destroyed.
 CUOTA_PROCESS_STATE [[nodiscard]] thread_record* enrol_thread() noexcept;
 
-/// The calling thread's record; null when it can have none. Cost: a load, after the first time.
+/// The calling thread's record; null if it cannot have one. Cost: a load, after the first call.
 [[nodiscard]] thread_record* this_thread() noexcept;
 
-/// A few loads and stores that nobody can come between who has called in what they are about.
+/// Critical section of the thread that owns a biased object (see thread_tenure).
 ///
-/// The owner enters a section, then looks whether the thing is still his. Who calls it in says so first, then waits
-/// by `see_section_end` for sections that may not have seen it. Of the two, one sees the other: Dekker's rule, with the
-/// fence on the side of who calls in (membarrier) or, where there is none, on both.
+/// The owner enters a section, then checks that it still owns the object. A revoking thread clears the ownership, then waits
+/// (see_section_end) until the owner has left any section it may have entered before. By Dekker's argument, either the owner sees the
+/// revocation or the revoking thread sees the section. The required fence is in the revoking thread (membarrier), or, without membarrier,
+/// in both.
 class section {
 public:
     [[gnu::always_inline]] explicit section(thread_record& me) noexcept
@@ -82,7 +83,7 @@ private:
     std::uint64_t const count_;
 };
 
-/// Waits until `other` is outside of the section in which it may be. After heavy_fence.
+/// Waits until `other` has left the section that it may be in. Call it after heavy_fence.
 void see_section_end(thread_record const& other) noexcept;
 
 }  // namespace cuota::inline v0::detail
@@ -94,12 +95,12 @@ void see_section_end(thread_record const& other) noexcept;
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE thread_registry& thread_registry::instance() noexcept {
-    // Records of threads of the parent are not reused: a new thread would get the things that they own.
+    // Records of the parent's threads are not reused: new threads would own their objects.
     struct hooked {
         thread_registry all;
         child_hook hook{[](child_hook&) noexcept { begin_child(); }};
     };
-    union forever {  // threads outlive statics
+    union forever {  // never destroyed: threads outlive statics
         forever() noexcept : kept{} {}
         ~forever() {}
         hooked kept;

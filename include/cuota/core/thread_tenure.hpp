@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What is one thread's own until it is called in: how the two see each other, and whether it pays.
+/// Biased ownership: an object belongs to one thread until another thread revokes it.
 #pragma once
 
 #include <cstdint>
@@ -11,37 +11,37 @@
 
 namespace cuota::inline v0::detail {
 
-/// A base for what one thread, its owner, may use without a lock, and others may call in under one.
+/// Base of objects that one thread, the owner, uses without a lock, and that others may revoke under one.
 ///
-/// Owner:     enters a section, then asks `is_mine` and uses the thing only if it is.
-/// Collector: everything else, under the lock; it ends the tenure, fences (`heavy_fence`, where fences are asymmetric),
-///            and waits by `see_section_end` for the owner's section, before it looks. The owner under the lock is a
-///            collector who need not wait.
+/// Owner:     enters a section, then uses the object only if `is_mine`.
+/// Collector: any other access, under the lock: clears the ownership, fences (`heavy_fence`, where fences are asymmetric) and
+///            waits for the owner's section (`see_section_end`) before it reads. The owner under the lock need not wait.
 class thread_tenure {
 public:
-    /// False while it has to be called in so often that owning it does not pay.
+    /// Whether to start a new ownership: false for a number of calls (a backoff) after revocations that came too early for it to pay.
     [[nodiscard]] bool pays() noexcept;
     void begin_tenure(thread_record& me) noexcept;
     void close() noexcept { owner_.store(nullptr, std::memory_order_seq_cst); }
-    /// Called in for another thread. What has served its owner well may be his again at once.
+    /// Records a revocation by another thread. An owner that used the object in 4096 sections or more may own it again at once; otherwise
+    /// the backoff doubles.
     void note_collected() noexcept;
 
-    /// Who had it last. Under the lock.
+    /// Returns the last owner. Requires the lock.
     [[nodiscard]] thread_record const* holder() const noexcept { return holder_; }
-    /// By the owner, or under the lock.
+    /// Call it as the owner or under the lock.
     [[nodiscard]] bool is_of(thread_record const& who) const noexcept;
 
 protected:
-    /// In a section of `me`.
+    /// Call it in a section of `me`.
     [[nodiscard]] bool is_mine(thread_record const& me) const noexcept;
-    /// After a look at what may be another's: if it is the caller's own now, it was so all the time, as only he can begin
-    /// a tenure of his.
+    /// Validates an optimistic read: returns true if `me` owns the object now. Only the owner can start its ownership, so it owned the
+    /// object during the read too.
     [[nodiscard]] bool was_mine(thread_record const& me) const noexcept;
 
 private:
     atomic<thread_record const*> owner_ = nullptr;
     thread_record const* holder_ = nullptr;
-    std::uint64_t began_at_ = 0;  // in sections of the holder
+    std::uint64_t began_at_ = 0;  // `sections` of the owner at the start of its ownership
     unsigned penalty_ = 0;
     unsigned cooldown_ = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Streams on which memory was freed by cudaFreeAsync and that may not have come to that free. For runtime/memory.hpp.
+/// The streams on which cudaFreeAsync was called and may be pending. For runtime/memory.hpp.
 #pragma once
 
 #include <cuota/core/config.hpp>
@@ -13,14 +13,14 @@ namespace cuota::inline v0::detail {
 
 struct stream_state;
 
-/// A registry of those streams, without native handles, which their owners may destroy at any time. Threads: any.
+/// A registry of those streams. It has no native handles, which their owners may destroy at any time. Threads: any.
 class CUOTA_PROCESS_STATE async_frees {
 public:
-    /// Enters a stream. Without host memory for an entry the stream is not entered. Cost: a load; a lock when it is not entered yet.
+    /// Adds a stream, unless host memory is short. Cost: a load; a lock if it is not in the registry yet.
     static void note(stream_state& s) noexcept;
-    /// Removes the streams of a device, and returns those that still have an owner. Throws: std::bad_alloc; unchanged then.
+    /// Removes and returns the streams of a device that still have an owner. Throws: std::bad_alloc; nothing changes.
     [[nodiscard]] static dynamic_array<shared<stream_state>> take(device where);
-    /// Removes a stream that ends.
+    /// Removes a stream that is being destroyed.
     static void leave(stream_state& s) noexcept;
 
 private:
@@ -40,7 +40,7 @@ namespace cuota::inline v0::detail {
 
 struct async_frees::streams {
     process_lock guard;
-    dynamic_array<stream_state*> noted;  // each leaves before it is destroyed
+    dynamic_array<stream_state*> noted;  // each is removed before it is destroyed
 };
 
 CUOTA_INLINE auto async_frees::all() noexcept -> streams& {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Calls that CUDA forbids in stream captures, made so that no capture is invalidated.
+/// CUDA calls that are forbidden during stream captures, made without invalidating one.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,15 +10,15 @@
 
 namespace cuota::inline v0::rt {
 
-/// Sets the stream capture mode of the calling thread to relaxed, and restores it.
+/// Sets the calling thread's stream capture mode to relaxed, and restores it (a capture-mode guard).
 ///
-/// CUDA calls some functions potentially unsafe, as cudaMalloc and cudaEventQuery: each of them invalidates a capture of its own
-/// thread, and a capture in global mode of any thread, unless the mode of the calling thread is relaxed. It cannot be asked
-/// whether another thread captures, so the library makes every such call in relaxed mode. What the calls do is no part of any graph.
-/// Calls on a stream that is captured, and on events recorded in a capture, are forbidden in every mode.
-/// Threads: the one that made it. May be nested.
-/// Throws:  nothing. A failure is reported, unless there is no driver or no device, and the call is made once more; when that fails as
-///          well, the mode stays as it is.
+/// In other modes, functions such as cudaMalloc and cudaEventQuery ("potentially unsafe" in CUDA's terms) invalidate a capture of the
+/// calling thread and a global-mode capture of any thread. A thread cannot query whether another one captures, so the library makes every
+/// such call in relaxed mode; none becomes part of a graph. Calls on a captured stream, and on events recorded in a capture, are forbidden
+/// in every mode.
+/// Threads: the one that constructed it. Nests.
+/// Throws:  nothing. Unless the driver or the device is missing, a failure is reported and the call repeated once; if that fails too, the
+///          mode stays.
 /// Cost:    two CUDA calls, about 10 ns each. Hot paths make none of the calls that need it.
 class beside_capture {
 public:
@@ -49,7 +49,7 @@ CUOTA_INLINE void beside_capture::swap() noexcept {
     if (cuota::detail::process_number::is_cuda_of_parent()) return;
     cudaError_t const code = cudaThreadExchangeStreamCaptureMode(&mode_);
     if (code == cudaErrorInsufficientDriver || code == cudaErrorNoDevice)
-        return;  // so says the call that follows
+        return;  // the next CUDA call reports it
     is_swapped_ = code == cudaSuccess || cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
     if (code == cudaSuccess) return;
     report_failure_of([&] { throw error_of(code, "cudaThreadExchangeStreamCaptureMode", {}); });

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How CUDA is called: every result is looked at, once, here.
+/// Error checks of CUDA calls: every result is checked here.
 #pragma once
 
 #include <string>
@@ -14,31 +14,30 @@
 #include <cuota/core/process.hpp>
 #include <cuota/runtime/simulated.hpp>
 
-/// The thin door to CUDA: each function one call or a few, its result looked at. Raw pointers, no accounts; for the library.
+/// Thin wrappers of CUDA for the library: each function makes one call or a few and checks the results. They take raw pointers and keep no
+/// accounts.
 namespace cuota::inline v0::rt {
 
-/// The error for a failed call. Clears CUDA's last error, so that nobody else meets it as theirs.
-/// Throws: std::bad_alloc.
+/// Returns the exception for a failed call and clears CUDA's last error, so that no other code sees it. Throws: std::bad_alloc.
 [[nodiscard]] cuda_error error_of(cudaError_t code, char const* call, place where);
 
-/// Throws cuda_error unless the call succeeded, and misuse in a child of a process that used CUDA, which CUDA does not support.
+/// Throws cuda_error if the call failed, and misuse in a child of a process that had used CUDA, which CUDA does not support.
 void check(cudaError_t code, char const* call, place where = {});
 
-/// True for an error after which all further calls for the device fail alike, and nothing that they gave back can be given back
-/// again: of these codes CUDA documents that they leave "the process in an inconsistent state", or that there is no device.
+/// Returns true for an error after which all later calls for the device fail too and its allocations cannot be freed: those that, as
+/// documented by CUDA, leave "the process in an inconsistent state" or mean that the device is gone.
 [[nodiscard]] bool is_for_good(cudaError_t code) noexcept;
 
 namespace detail {
 
-/// Reports the error of a release to the error sink. Returns true when the release should be tried once more.
+/// Reports the error of a deallocation. Returns whether to repeat the call.
 [[nodiscard]] bool is_worth_repeating(cudaError_t code, char const* call) noexcept;
 
 }  // namespace detail
 
-/// Makes a call that gives something back, where throwing is impossible. A failure goes to the error sink and the
-/// call is made once more: what fails for a passing reason must not leave a leak. Not on a device that has failed for
-/// good, which may have taken it back all the same; and in a child of a process that used CUDA no call is made at all. True when it is
-/// known to be given back.
+/// Makes a deallocating call where throwing is impossible. A failure is reported to the error sink, and the call is repeated once unless
+/// is_for_good, so that a transient error leaks nothing. In a child of a process that had used CUDA, no call is made. Returns whether the
+/// deallocation is known to have succeeded: a device that failed for good may have freed it anyway.
 template <class Call>
 bool give_back(char const* name, Call call) noexcept {
     if (cuota::detail::process_number::is_cuda_of_parent()) [[unlikely]]
@@ -100,7 +99,7 @@ CUOTA_INLINE bool is_for_good(cudaError_t code) noexcept {
 
 CUOTA_INLINE bool detail::is_worth_repeating(cudaError_t code, char const* call) noexcept {
     if (code == cudaErrorCudartUnloading)
-        return false;  // the process ends and the driver takes everything back
+        return false;  // the process is exiting, and the driver frees everything
     report_failure_of([&] { throw error_of(code, call, {}); });
     return !is_for_good(code);
 }

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A stream capture while it goes on, as the rest of the library sees it: which streams, by which thread, and what the graph
-/// will use. Makes no graph: `capture` (graph.hpp) does.
+/// A stream capture in progress: its streams, its thread and the resources of the graph. `capture` (graph.hpp) makes the graph.
 #pragma once
 
 #include <atomic>
@@ -29,51 +28,50 @@
 
 namespace cuota::inline v0::detail {
 
-/// Something that a graph uses at each launch, and keeps until it ends.
+/// A resource that a graph uses at each launch and keeps until it is destroyed.
 ///
-/// Work of a capture has not run when the capture ends, so what was noted of it is worth nothing then; each launch is what
-/// counts. The destructor gives back what is kept, once the launches are over.
+/// Captured work does not run during the capture, so records of its uses are discarded; each launch counts as the use. The destructor
+/// releases the resource after the launches have finished.
 class graph_use : public ref_counted {
 public:
     virtual ~graph_use() = default;
-    /// The capture is about to end, by its thread. Throws: misuse when something of it is open that must not be.
+    /// Called by the capturing thread before the capture ends. Throws: misuse if a use is open that must not be.
     virtual void about_to_end() = 0;
-    /// It has ended, with a graph or without.
+    /// Called after the capture has ended, with a graph or without.
     virtual void ended() noexcept = 0;
-    /// A launch on s is about to be enqueued: puts in the waits that it needs. Throws: misuse, cuda_error, std::bad_alloc.
+    /// Called before a launch on s: enqueues the waits that it needs. Throws: misuse, cuda_error, std::bad_alloc.
     virtual void begin_launch(stream_ref s, place where) = 0;
-    /// The launch is enqueued, or has failed. After each begin_launch that did not throw.
+    /// Called after the launch was enqueued or has failed, for each begin_launch that did not throw.
     virtual void end_launch(stream_ref s, bool is_enqueued) noexcept = 0;
 };
 
-/// A stream that `capture` captures, as CUDA described it before: of a captured stream CUDA tells neither id nor device.
+/// A stream captured by `capture`: CUDA reports neither id nor device while it is captured.
 struct captured_stream {
     cudaStream_t native;
     std::uint64_t id;
     int device;  ///< its ordinal
 };
 
-/// A capture by the calling thread, from its begin to its end. While it goes on, the thread has no record: what goes without a
-/// lock and makes no CUDA call (home leases, a pool's fronts) asks for the record first, finds none, and comes by the ways
-/// that look whether there is a capture. Who does not capture pays nothing for that.
-/// Threads: the one that captures; `has` under no lock, for its streams are fixed.
+/// A capture in progress on the calling thread. Meanwhile the thread has no thread_record, so paths without a lock or CUDA call (home
+/// leases, thread caches of pools) fall back on paths that check for captures. Without captures this costs nothing.
+/// Threads: the capturing one; `has` needs no lock, because the streams are fixed.
 class CUOTA_PROCESS_STATE capture_scope {
 public:
-    /// Of these streams. There is no other on this thread.
+    /// The thread must have no other scope.
     explicit capture_scope(dynamic_array<captured_stream> streams);
     capture_scope(capture_scope const&) = delete;
     capture_scope& operator=(capture_scope const&) = delete;
     ~capture_scope() { current() = nullptr; }
 
-    /// The one of the calling thread; null when it captures nothing.
+    /// Returns the calling thread's capture; null without one.
     [[nodiscard]] static capture_scope* here() noexcept { return current(); }
-    /// Unique over the life of the program, from 1.
+    /// Unique in the process, from 1.
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
     [[nodiscard]] bool has(std::uint64_t stream) const noexcept;
     [[nodiscard]] std::span<std::uint64_t const> ids() const noexcept { return ids_.as_span(); }
     [[nodiscard]] std::span<captured_stream const> streams() const noexcept { return streams_.as_span(); }
 
-    /// The use of what has that address, made by make() when there is none. Throws: what make throws, std::bad_alloc.
+    /// Returns the use registered for the address `what`, or registers make(). Throws: exceptions of make(), std::bad_alloc.
     template <class Use, class Make>
     [[nodiscard]] Use& use_of(void const* what, Make make) {
         if (Use* const known = find<Use>(what)) return *known;
@@ -84,20 +82,21 @@ public:
         uses_.push_back(shared<graph_use>::adopt(fresh.detach()));
         return made;
     }
-    /// The same for who wants none; null when there is none.
+    /// Returns the use registered for `what`, or null.
     template <class Use>
     [[nodiscard]] Use* find(void const* what) const noexcept {
         return static_cast<Use*>(use_at(what));
     }
     [[nodiscard]] dynamic_array<shared<graph_use>>& uses() noexcept { return uses_; }
 
-    /// What cannot throw where it went wrong: there will be no graph, but this error. The first one stays.
+    /// Records an error that could not be thrown where it occurred; the capture throws it instead of returning a graph. Keeps the first
+    /// one.
     void fail(std::exception_ptr why) noexcept;
     [[nodiscard]] std::exception_ptr const& failure() const noexcept { return failure_; }
 
-    /// A call got an error that says that the capture is spoiled, or does not allow it. The first one stays.
+    /// Records the CUDA call that invalidated the capture or was not permitted in it. Keeps the first one.
     void note_error(cudaError_t code, char const* call, place where);
-    /// The call, in words; empty when none is known.
+    /// Describes that call; empty if unknown.
     [[nodiscard]] std::string const& spoiled_by() const noexcept { return spoiled_by_; }
 
 private:
@@ -107,11 +106,10 @@ private:
     };
 
     [[nodiscard]] static capture_scope*& current() noexcept;
-    /// The first that does not come before `what`.
+    /// Returns the first entry with an address not below `what`.
     [[nodiscard]] address const* first_from(void const* what) const noexcept;
-    /// Null when there is none.
     [[nodiscard]] graph_use* use_at(void const* what) const noexcept;
-    /// Throws: std::bad_alloc; unchanged then.
+    /// Throws: std::bad_alloc; nothing changes.
     void enter(void const* what, graph_use& use);
 
     dynamic_array<captured_stream> const streams_;
@@ -124,15 +122,15 @@ private:
     hidden_thread const hidden_{};
 };
 
-/// The streams that are captured by `capture`, of all threads. What ran on one before its capture is over: it was waited for.
+/// The streams captured by `capture` on all threads. Work enqueued on them before has finished.
 /// Threads: any.
 class CUOTA_PROCESS_STATE captured_streams {
 public:
     [[nodiscard]] static captured_streams& all() noexcept;
 
-    /// Enters them while begin() begins their capture, and returns true; unchanged and false when begin() returns false.
-    /// Other threads that ask about streams meanwhile block, so begin() must not wait for work.
-    /// Throws: what begin throws, std::bad_alloc; unchanged.
+    /// Adds the streams, and removes them again if begin(), which begins their capture, returns false or throws. Returns begin()'s result.
+    /// Queries about streams block meanwhile, so begin() must not wait for work.
+    /// Throws: exceptions of begin(), std::bad_alloc; nothing changes.
     template <class Begin>
     [[nodiscard]] bool try_enter(std::span<captured_stream const> streams, Begin begin) {
         region_lock const lock{guard_};
@@ -156,13 +154,13 @@ public:
     }
     void leave(std::span<std::uint64_t const> ids) noexcept;
     [[nodiscard]] bool has(std::uint64_t stream);
-    /// The stream of a handle; nothing when `capture` does not capture it.
+    /// Returns nullopt if `capture` does not capture the stream.
     [[nodiscard]] std::optional<captured_stream> find(cudaStream_t native);
 
-    /// Whether there are any. Cost: a load, as of begun.
+    /// Returns whether any stream is captured. Cost: a load, like begun.
     [[nodiscard]] static bool are_any() noexcept { return count_.load(std::memory_order_seq_cst) != 0; }
-    /// How many captures have begun. What was done between two equal answers, with none of a stream going on at the first,
-    /// was not captured.
+    /// Returns how many captures have begun. Work enqueued between two equal results was not captured if its stream was not captured at the
+    /// first.
     [[nodiscard]] static std::uint64_t begun() noexcept { return begun_.load(std::memory_order_seq_cst); }
 
 private:
@@ -230,7 +228,7 @@ CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
             count_.store(0, std::memory_order_relaxed);
         }};
     };
-    union forever {  // streams outlive statics
+    union forever {  // never destroyed: streams outlive statics
         forever() noexcept : kept{} {}
         ~forever() {}
         hooked kept;
@@ -257,7 +255,7 @@ CUOTA_INLINE std::optional<captured_stream> captured_streams::find(cudaStream_t 
             if (s.native == native) return s;
         return std::nullopt;
     };
-    if (native == cudaStreamPerThread) {  // of each thread another stream
+    if (native == cudaStreamPerThread) {  // names another stream in each thread
         capture_scope const* const mine = capture_scope::here();
         return mine ? in(mine->streams()) : std::nullopt;
     }

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Copies and fills, in stream order, with the direction said by name.
-/// Raw: whoever calls these answers for both ends' lifetimes. Programs use buffers and rings, which do.
-/// A copy between host and device is one call of CUDA, or two where it passes a multiple of registered_part; if the second fails, the
-/// host has waited for the first.
+/// Stream-ordered copies and fills with an explicit direction. 0 bytes or words make no call.
+/// The caller is responsible for the lifetime of both ends; programs use buffers and rings, which provide for that.
+/// A copy with a host end makes one CUDA call for each piece between multiples of registered_part on either end. If a later call fails, the
+/// host waits for the earlier ones.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +16,24 @@
 
 namespace cuota::inline v0::rt {
 
-/// From pinned host memory: the source must stay as it is until the stream has passed this point. 0 bytes are no call.
-/// Throws: cuda_error; nothing is enqueued then.
+/// Copies from pinned host memory, which must not change until the stream has passed this point.
+/// Throws: cuda_error; nothing is enqueued.
 void copy_to_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
 
-/// To pinned host memory: not there until the stream has passed this point. 0 bytes are no call.
-/// Throws: cuda_error; nothing is enqueued then.
+/// Copies to pinned host memory, which is valid once the stream has passed this point.
+/// Throws: cuda_error; nothing is enqueued.
 void copy_to_host(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
 
-/// Both ends device memory, without overlap, which must stay until the stream has passed this point. 0 bytes are no call.
-/// Throws: cuda_error; nothing is enqueued then.
+/// Copies within device memory. The ends must not overlap and must stay allocated until the stream has passed this point.
+/// Throws: cuda_error; nothing is enqueued.
 void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
 
-/// Where both ends are CUDA finds out: for code that has memory of any kind. Of host memory that is not pinned it may wait.
-/// Throws: cuda_error; nothing is enqueued then.
+/// Copies between memory of any kind (cudaMemcpyDefault). May block for pageable host memory.
+/// Throws: cuda_error; nothing is enqueued.
 void copy_anywhere(void* to, void const* from, std::size_t bytes, stream_ref s, place where = place::here());
 
-/// Sets every byte. Not done until the stream has passed this point. 0 bytes are no call.
-/// Throws: cuda_error; nothing is enqueued then.
+/// Sets every byte; finished once the stream has passed this point.
+/// Throws: cuda_error; nothing is enqueued.
 void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s, place where = place::here());
 
 /// A value of 1, 2 or 4 bytes that a fill repeats.
@@ -42,9 +42,9 @@ struct fill_word {
     std::size_t bytes = 1;  ///< 1, 2 or 4
 };
 
-/// Enqueues a fill of device memory with `count` copies of a word; `to` is aligned for words of that size. The driver does it, so no
-/// kernel need be compiled by nvcc. It is done when the stream has passed this point. 0 words make no call.
-/// Throws: cuda_error; nothing is enqueued then.
+/// Fills device memory with `count` copies of a word; `to` must be aligned to the word size. Made by the driver, so no kernel has to be
+/// compiled by nvcc. Finished once the stream has passed this point.
+/// Throws: cuda_error; nothing is enqueued.
 void fill_words(void* to, fill_word value, std::size_t count, stream_ref s, place where = place::here());
 
 }  // namespace cuota::inline v0::rt
@@ -58,14 +58,14 @@ void fill_words(void* to, fill_word value, std::size_t count, stream_ref s, plac
 
 namespace cuota::inline v0::rt::driver {
 
-/// Of the driver only: the runtime sets bytes.
+/// Driver calls, because the runtime can only set bytes.
 struct memset_calls {
-    decltype(&cuMemsetD16Async) of_16_bits;  ///< words of 2 bytes
-    decltype(&cuMemsetD32Async) of_32_bits;  ///< words of 4 bytes
-    bool is_complete;                        ///< it has both
+    decltype(&cuMemsetD16Async) of_16_bits;  ///< 2-byte words
+    decltype(&cuMemsetD32Async) of_32_bits;  ///< 4-byte words
+    bool is_complete;                        ///< both were found
 };
 
-/// Asked for once; again when the driver did not answer. Threads: any. Throws: cuda_error.
+/// Looks the functions up once; an attempt that throws is repeated. Threads: any. Throws: cuda_error.
 [[nodiscard]] memset_calls const& memsets();
 
 CUOTA_INLINE memset_calls const& memsets() {
@@ -85,7 +85,7 @@ namespace cuota::inline v0::rt {
 
 namespace detail {
 
-// In one call, but for memory of two registrations (lock_pages).
+// Makes one call for each registered part (lock_pages).
 void copy(void* to, void const* from, std::size_t bytes, cudaMemcpyKind kind, stream_ref s, place where);
 
 CUOTA_INLINE void copy(void* to, void const* from, std::size_t bytes, cudaMemcpyKind kind, stream_ref s,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What CUDA says of itself before anything is asked of a device: versions, devices, and why there are none.
+/// CUDA's versions and devices, and the reason if no device is available.
 #pragma once
 
 #include <cstddef>
@@ -16,39 +16,40 @@
 
 namespace cuota::inline v0 {
 
-/// What kind of trouble keeps a program from its devices, as far as the driver's answer tells.
-/// Example: tests/runtime/cuda_state.sim.cpp
+/// Why no device is available, as far as the driver's error code tells. Example: tests/runtime/cuda_state.sim.cpp
 enum class cuda_trouble {
-    none,                      ///< there are devices
-    driver_missing_or_old,     ///< no driver at all, or one that is too old for this program
-    driver_is_stub,            ///< the toolkit's stub library was found in place of the driver's
-    no_device,                 ///< a driver, and no device that it shows
-    library_mismatch,          ///< the driver's library and its kernel module are of different versions
-    no_forward_compatibility,  ///< the compatibility package is there, and the device does not support it
-    not_ready,                 ///< the machine's services for devices do not run (yet)
-    not_permitted,             ///< the system forbids it to this process
-    other,                     ///< cuda_state::error says what
+    none,                   ///< devices are available
+    driver_missing_or_old,  ///< the driver is missing or too old for this program
+    driver_is_stub,         ///< the toolkit's stub library was loaded instead of the driver
+    no_device,              ///< the driver exposes no device
+    library_mismatch,       ///< driver library and kernel module have different versions
+    /// The forward-compatibility package is installed, but the device does not support it.
+    no_forward_compatibility,
+    not_ready,      ///< system services for devices are not running (yet)
+    not_permitted,  ///< the system denies this process access
+    other,          ///< see cuda_state::error
 };
 
-/// A device, as it is described without work on it. Example: tests/runtime/cuda_state.sim.cpp
+/// Properties of a device that are available without a context. Example: tests/runtime/cuda_state.sim.cpp
 struct device_description {
-    int ordinal = 0;        ///< as CUDA counts them in this process
-    std::string name{};     ///< as device::name
-    int major = 0;          ///< compute capability: of 8.6, the 8
-    int minor = 0;          ///< and the 6
+    int ordinal = 0;        ///< CUDA's ordinal in this process
+    std::string name{};     ///< same as device::name
+    int major = 0;          ///< major compute capability: 8 of 8.6
+    int minor = 0;          ///< minor compute capability: 6 of 8.6
     std::size_t total = 0;  ///< bytes
-    std::string pci{};      ///< as pci_bus_id
+    std::string pci{};      ///< same as pci_bus_id
 };
 
-/// CUDA as this program finds it. Versions as CUDA counts them: 13020 is 13.2.
+/// CUDA's state in this process. Versions are encoded like CUDA's: 13020 is 13.2.
 /// Example: tests/runtime/cuda_state.sim.cpp
 struct cuda_state {
-    int built_with = CUDART_VERSION;  ///< of the headers that this was compiled with
-    int runtime = 0;                  ///< of the library that is linked; 0: not known
-    int driver = 0;  ///< the newest CUDA that the driver supports; 0: there is no driver, or it does not say
-    cuda_trouble trouble = cuda_trouble::none;  ///< what keeps the program from its devices
-    std::string error{};                        ///< the answer that tells of the trouble: "cudaErrorNoDevice"
-    std::vector<device_description> devices;    ///< by ordinal; those up to the one that made trouble
+    int built_with = CUDART_VERSION;  ///< version of the headers it was compiled with
+    int runtime = 0;                  ///< version of the linked library; 0: unknown
+    int driver = 0;  ///< newest CUDA version that the driver supports; 0: no driver, or unknown
+    cuda_trouble trouble = cuda_trouble::none;  ///< why no device is available
+    /// The error behind `trouble`, for example "cudaErrorNoDevice".
+    std::string error{};
+    std::vector<device_description> devices;  ///< by ordinal; ends before a device that failed
 };
 
 namespace detail {
@@ -67,7 +68,7 @@ namespace detail {
     }
 }
 
-// 0 where it is not told. Clears the error.
+// Returns 0 if unknown. Clears the error.
 template <class Call>
 [[nodiscard]] int version_by(Call call) noexcept {
     int version = 0;
@@ -78,8 +79,8 @@ template <class Call>
 
 }  // namespace detail
 
-/// Looks, and makes no context on any device. What fails is a part of the answer: a program can print it and end.
-/// Threads: any. Throws: std::bad_alloc. Cost: the first call of CUDA in a process starts its driver, which takes long.
+/// Queries CUDA without creating a context. Failures are part of the result.
+/// Threads: any. Throws: std::bad_alloc. Cost: the first CUDA call of a process starts the driver, which takes long.
 /// Example: tests/runtime/cuda_state.sim.cpp
 [[nodiscard]] cuda_state look_at_cuda();
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Devices: which one is current, what it is called, how much memory its driver has.
+/// Devices, and the memory that the driver reports.
 #pragma once
 
 #include <cstddef>
@@ -15,36 +15,36 @@
 
 namespace cuota::inline v0 {
 
-/// A device by its ordinal. A value; owns nothing, and may name one that is not there: what is asked of it throws then.
-/// Threads: any. Throws: cuda_error. Cost: a call of CUDA or a few for each question; `name` is kept.
+/// A device, identified by its ordinal. A value; if the device does not exist, its queries throw.
+/// Threads: any. Throws: cuda_error. Cost: a few CUDA calls per query; `name` is cached.
 /// Example: tests/runtime/device.cpp
 class device {
 public:
-    constexpr explicit device(int ordinal) noexcept : ordinal_{ordinal} {}  ///< as CUDA counts, from 0
+    constexpr explicit device(int ordinal) noexcept : ordinal_{ordinal} {}  ///< CUDA's ordinal, from 0
 
-    /// The calling thread's current device. Throws: cuda_error.
+    /// Returns the calling thread's current device. Throws: cuda_error.
     [[nodiscard]] static device current();
-    /// How many there are; 0 on a machine without any. Throws: cuda_error when the driver is missing or too old.
+    /// Returns the number of devices; 0 without any. Throws: cuda_error if the driver is missing or too old.
     [[nodiscard]] static int count();
 
     [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }  ///< from 0
 
-    /// The marketing name; "simulated" on the simulator. Asked of the driver once. Throws: cuda_error.
+    /// Returns the marketing name; "simulated" on the simulator. Cached. Throws: cuda_error.
     CUOTA_PROCESS_STATE [[nodiscard]] std::string const& name() const;
 
-    /// Both of one moment; other programs may change it at once.
+    /// Figures of one instant; other programs may change `free` at any time.
     struct memory_info {
-        std::size_t free = 0;   ///< bytes the driver has left, for every program
-        std::size_t total = 0;  ///< bytes of the device
+        std::size_t free = 0;   ///< bytes available from the driver, for every program
+        std::size_t total = 0;  ///< capacity in bytes
     };
-    /// The driver's view of this device's memory, now. Throws: cuda_error.
+    /// Returns the driver's current figures for this device's memory. Throws: cuda_error.
     [[nodiscard]] memory_info memory() const;
 
-    /// The NUMA node of the host memory that is nearest to this device; nothing where the driver tells none, or is too old
-    /// to know. Throws: cuda_error for a device that is not there.
+    /// Returns the NUMA node of the nearest host memory; nullopt if the driver does not report it. Throws: cuda_error if the device does
+    /// not exist.
     [[nodiscard]] std::optional<int> host_node() const;
 
-    /// Waits for everything enqueued on this device by this process. Throws: cuda_error; misuse in a `capture` of any thread.
+    /// Waits for all work that this process has enqueued on the device. Throws: cuda_error; misuse during a `capture` of any thread.
     void synchronize() const;
 
     friend constexpr bool operator==(device, device) noexcept = default;  ///< by ordinal
@@ -53,15 +53,15 @@ private:
     int ordinal_;
 };
 
-/// Makes a device current for the calling thread until the scope ends. Throws: cuda_error; nothing changed then.
+/// Makes a device current for the calling thread until the scope ends. Throws: cuda_error; nothing changes.
 ///
-/// Afterwards the thread's current device is the one before. When that device has no context, because the program has not used it,
-/// none is created there: since CUDA 12 cudaSetDevice would.
-/// Threads: the one that made it. Cost: a call of CUDA, and three more when another device was current.
+/// The destructor restores the previous device, without creating a context on one that the program has not used, which cudaSetDevice does
+/// since CUDA 12.
+/// Threads: the one that constructed it. Cost: a CUDA call, and three more if another device was current.
 /// Example: tests/runtime/device.cpp
 class device_scope {
 public:
-    /// Nothing is changed, then or later, when it is current already.
+    /// Does nothing, nor does the destructor, if `wanted` is already current.
     explicit device_scope(device wanted);
     device_scope(device_scope const&) = delete;
     device_scope& operator=(device_scope const&) = delete;
@@ -105,8 +105,7 @@ CUOTA_INLINE int device::count() {
 
 CUOTA_INLINE std::string const& device::name() const {
     static auto& guard = *new detail::process_lock;
-    static auto& names =
-        *new detail::dynamic_array<std::string const*>;  // by the ordinal; kept until the program has ended
+    static auto& names = *new detail::dynamic_array<std::string const*>;  // by ordinal; never destroyed
     std::lock_guard const lock{guard};
     auto const at = static_cast<std::size_t>(ordinal_);
     if (at >= names.size() || names[at] == nullptr) {
@@ -121,7 +120,7 @@ CUOTA_INLINE std::string const& device::name() const {
 CUOTA_INLINE std::optional<int> device::host_node() const {
     int node = -1;
     cudaError_t const code = cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, ordinal_);
-    if (code == cudaErrorInvalidValue) {  // what a driver says that does not know the attribute
+    if (code == cudaErrorInvalidValue) {  // the driver does not support the attribute
         (void)cudaGetLastError();
         return std::nullopt;
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Some devices of a machine.
+/// A set of devices.
 #pragma once
 
 #include <bit>
@@ -14,12 +14,12 @@
 
 namespace cuota::inline v0 {
 
-/// Devices by their ordinals, each once: `device_set{device{1}, device{2}}`. A value; may name some that are not there.
+/// A set of device ordinals: `device_set{device{1}, device{2}}`. A value; the devices need not exist.
 /// Threads: any, as a value. Cost: eight bytes; no CUDA call.
 /// Example: tests/runtime/device_set.cpp
 class device_set {
 public:
-    static constexpr int most = 64;  ///< ordinals are less
+    static constexpr int most = 64;  ///< ordinals are below this
 
     constexpr device_set() noexcept = default;  ///< empty
     /// Throws: misuse for an ordinal that is negative, or 64 or more.
@@ -27,27 +27,27 @@ public:
         for (device const d : all) add(d);
     }
 
-    /// Throws: misuse for an ordinal that is negative, or 64 or more; unchanged then.
+    /// Adds a device. Throws: misuse for an ordinal that is negative, or 64 or more; nothing changes.
     constexpr void add(device d) {
         if (d.ordinal() < 0 || d.ordinal() >= most) refuse(d);
         bits_ |= bit(d);
     }
-    /// Without that one.
+    /// Returns the set without d.
     [[nodiscard]] constexpr device_set without(device d) const noexcept {
         device_set rest;
         rest.bits_ = has(d) ? bits_ & ~bit(d) : bits_;
         return rest;
     }
-    /// Whether it is one of them.
+    /// Returns whether d is in the set.
     [[nodiscard]] constexpr bool has(device d) const noexcept {
         return d.ordinal() >= 0 && d.ordinal() < most && (bits_ & bit(d)) != 0;
     }
-    [[nodiscard]] constexpr bool is_empty() const noexcept { return bits_ == 0; }  ///< no devices
-    /// How many devices.
+    [[nodiscard]] constexpr bool is_empty() const noexcept { return bits_ == 0; }  ///< contains no device
+    /// Returns the number of devices.
     [[nodiscard]] constexpr std::size_t size() const noexcept {
         return static_cast<std::size_t>(std::popcount(bits_));
     }
-    /// visit(device) for each, from the lowest ordinal on.
+    /// Calls visit(device) for each device in ascending order.
     template <class Visit>
     constexpr void for_each(Visit visit) const {
         for (std::uint64_t left = bits_; left != 0; left &= left - 1) visit(device{std::countr_zero(left)});

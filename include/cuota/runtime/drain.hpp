@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Host waits before memory is freed or reused, and errors for operations that are not allowed on captured streams.
-/// For the library's own memory and buffers; programs use stream_ref::synchronize.
+/// Host waits before memory is freed or reused, and errors for operations on captured streams. For the library's memory and buffers;
+/// programs use stream_ref::synchronize.
 #pragma once
 
 #include <cuota/core/config.hpp>
@@ -10,28 +10,27 @@
 
 namespace cuota::inline v0::rt {
 
-/// Throws misuse when this thread captures s with `capture`; called before a CUDA call that would invalidate the capture. The message
-/// begins with `what`, the operation, and ends with `instead`, the advice. Cost: a load, outside of captures.
+/// Throws misuse if this thread captures s with `capture`, before a CUDA call that would invalidate the capture. The message contains
+/// `what`, the operation, and `instead`, the alternative. Cost: a load, outside of captures.
 void refuse_own_capture(stream_ref s, char const* what, char const* instead, place where = {});
-/// Throws misuse when s is part of a foreign capture (foreign_capture_of), likewise. Cost: a CUDA call.
+/// Throws misuse if s is part of a foreign capture (foreign_capture_of). Cost: a CUDA call.
 void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, place where = {});
 /// Calls refuse_own_capture and refuse_foreign_capture.
 void refuse_captured(stream_ref s, char const* what, char const* instead, place where = {});
 
-/// Waits on the host for all work of s, where throwing is impossible, before memory is freed that this work may use. Returns true when
-/// the work is known to have completed. Work that `capture` has recorded cannot be waited for: the capture fails. A stream of a
-/// foreign capture is not waited for, which is reported as misuse. For cudaStreamPerThread of another thread, which cannot be reached,
-/// it waits for the device's legacy stream, which waits for the default streams of all threads; for the device when that thread has ended,
-/// or when the stream was destroyed. Errors go to the error sink. Threads: any.
+/// Waits on the host for all work on s, where throwing is impossible, before memory is freed that the work may use. Returns whether the
+/// work is known to have finished. If this thread captures s, the capture fails. A foreign capture is not waited for, which is reported as
+/// misuse. For cudaStreamPerThread of another thread, waits for the device's legacy stream, and so for the default streams of all threads;
+/// if that thread has ended, or the stream was destroyed, waits for the device. Errors go to the error sink. Threads: any.
 bool drain(stream_ref s) noexcept;
-/// Returns true when s is part of a foreign capture. Memory that is freed on s must then stay allocated, because the graph may use it at
-/// every launch. This is reported as misuse. Threads: any.
+/// Returns whether s is part of a foreign capture, which is reported as misuse: memory freed on s must stay allocated, because each launch
+/// of the graph may use it. Threads: any.
 [[nodiscard]] bool is_kept_for_foreign_graph(stream_ref s) noexcept;
-/// Waits for the work of s as drain does. Returns false, without a wait, when is_kept_for_foreign_graph: do not free the memory then.
+/// Waits like drain, or returns false if is_kept_for_foreign_graph: the memory must not be freed.
 [[nodiscard]] bool drain_to_free(stream_ref s) noexcept;
 
-/// Waits on the host for the work of s. When that throws, it waits once more before it passes the error on, so that no copy is in
-/// progress while the caller's host memory is destroyed.
+/// Waits on the host for the work on s; if that throws, waits once more before rethrowing, so that no copy is in progress when the caller's
+/// host memory is destroyed.
 /// Throws: cuda_error, also for an error of the work.
 void synchronize_or_drain(stream_ref s, place where);
 
@@ -68,7 +67,7 @@ bool is_foreign_misuse(stream_ref s, char const* what, char const* instead) noex
 bool drain_device(device on, bool by_legacy_stream) noexcept;
 bool drain_outside_foreign_capture(stream_ref s) noexcept;
 
-// Reports misuse, which says what was not done.
+// Reports misuse that names the operation which was not made.
 CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* instead) noexcept {
     if (cuota::detail::process_number::is_cuda_of_parent()) return false;
     bool is_foreign = false;
@@ -81,8 +80,8 @@ CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* 
     return is_foreign;
 }
 
-// Waits for a device: for its legacy stream, which waits for the default streams of all live threads, and of which the wait invalidates only
-// captures of streams that synchronize with it; or for all streams, which invalidates every capture on the device.
+// Waits for the legacy stream, which waits for the default streams of all live threads and invalidates only captures of streams that
+// synchronize with it; or for the device, which invalidates every capture on it.
 [[gnu::noinline]] CUOTA_INLINE bool drain_device(device on, bool by_legacy_stream) noexcept {
     bool is_done = false;
     report_failure_of([&] {
@@ -115,7 +114,7 @@ CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
         beside_capture const beside;
         cudaError_t code = cudaSuccess;
         is_done = give_back("cudaStreamSynchronize", [&] { return code = cudaStreamSynchronize(s.get()); });
-        // The stream was destroyed, and its work may still run.
+        // The stream was destroyed, but its work may still run.
         if (code == cudaErrorInvalidResourceHandle) is_done = drain_device(device::current(), false);
     });
     return is_done;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How the driver is called: its functions are asked of the runtime by name, so nothing is linked to the driver's library.
-/// For definitions, which alone read <cuda.h>.
+/// Calls of the CUDA driver, looked up by name at run time, so that nothing is linked to the driver's library. Only definitions include
+/// this header, and with it cuda.h.
 #pragma once
 
 #include <cuota/core/config.hpp>
@@ -14,22 +14,22 @@
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/call.hpp>
 
-/// The driver's own calls, which the runtime finds by name.
+/// Driver functions, looked up by name.
 namespace cuota::inline v0::rt::driver {
 
-// The driver numbers its errors as the runtime does, and the runtime has a text for each.
+// Driver and runtime number errors alike, and the runtime has texts for them.
 static_assert(static_cast<int>(CUDA_ERROR_OUT_OF_MEMORY) == static_cast<int>(cudaErrorMemoryAllocation));
 static_assert(static_cast<int>(CUDA_ERROR_ALREADY_MAPPED) == static_cast<int>(cudaErrorAlreadyMapped));
 static_assert(static_cast<int>(CUDA_ERROR_ILLEGAL_ADDRESS) == static_cast<int>(cudaErrorIllegalAddress));
 static_assert(static_cast<int>(CUDA_ERROR_NOT_SUPPORTED) == static_cast<int>(cudaErrorNotSupported));
 static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaErrorUnknown));
 
-/// The same number, as an error of the runtime.
+/// Returns the runtime's error with the same number.
 [[nodiscard]] constexpr cudaError_t as_runtime(CUresult code) noexcept {
     return static_cast<cudaError_t>(code);
 }
 
-/// The driver's function of that name, as of that version; null when the driver is older. Throws: cuda_error.
+/// Returns the driver's function of that name and version; null if the driver is older. Throws: cuda_error.
 [[nodiscard]] inline void* found_call(char const* name, unsigned version) {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult status{};
@@ -38,17 +38,17 @@ static_assert(static_cast<int>(CUDA_ERROR_UNKNOWN) == static_cast<int>(cudaError
     return status == cudaDriverEntryPointSuccess ? found : nullptr;
 }
 
-/// The same, as a function of that type; false when the driver is older. Throws: cuda_error.
+/// Sets `call` to that function; returns false if the driver is older. Throws: cuda_error.
 template <class Call>
 bool find_call(Call& call, char const* name, unsigned version) {
     call = reinterpret_cast<Call>(found_call(name, version));
     return call != nullptr;
 }
 
-/// As rt::check, of a call of the driver. Throws: cuda_error.
+/// Does rt::check for a driver call. Throws: cuda_error.
 inline void check(CUresult code, char const* call) { rt::check(as_runtime(code), call); }
 
-/// As rt::give_back, of a call of the driver.
+/// Does rt::give_back for a driver call.
 template <class Call>
 bool give_back(char const* name, Call call) noexcept {
     beside_capture const beside;

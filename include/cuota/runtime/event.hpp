@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Events: the hand-off between streams. An event here has always been recorded.
+/// CUDA events. An `event` has always been recorded.
 #pragma once
 
 #include <cstdint>
@@ -31,106 +31,105 @@ struct event_traits {
 
 }  // namespace detail
 
-/// How a thread of the host waits for an event. Example: tests/runtime/event.sim.cpp
+/// How a host thread waits for an event. Example: tests/runtime/event.sim.cpp
 enum class host_wait {
-    active,  ///< as the device is set (cudaDeviceSchedule...), by default perhaps by a loop: returns soonest, and may occupy a core
-    blocking,  ///< asleep (cudaEventBlockingSync): returns tens of microseconds later, and occupies no core
+    /// The device's setting (cudaDeviceSchedule...), possibly a spin: lowest latency, may occupy a core.
+    active,
+    blocking,  ///< sleeps (cudaEventBlockingSync): tens of microseconds more latency, occupies no core
 };
 
-/// A point in a stream that others can wait for.
+/// A point in a stream that other streams and host threads can wait for.
 ///
-/// CUDA takes an event that was never recorded for one that is done, so a forgotten record is a silent race. This
-/// type cannot be in that state: constructing it records. Recording again moves the point; waits made before keep
-/// the old one. Without timing, which would cost. Move-only; moved-from may only be destroyed or assigned to, and any other use is
-/// misuse.
-/// Order:   stands for what was enqueued on the stream before it; `stream_ref::wait` makes another stream come after.
-/// Threads: any may wait and ask; one at a time records or moves it.
-/// Throws:  cuda_error; misuse when moved from.
-/// Cost:    a CUDA call to record, to ask or to wait; some more to make one: keep it, and record again.
+/// CUDA treats an event that was never recorded as complete, so a forgotten record is a silent race; the constructor therefore records.
+/// Recording again moves the point; earlier waits keep the old one. Without timing, which has a cost. Move-only; a moved-from event may
+/// only be destroyed or assigned to.
+/// Order:   completes after the work enqueued on the stream before it; `stream_ref::wait` orders another stream after it.
+/// Threads: any may wait and query; one at a time may record or move it.
+/// Throws:  cuda_error; misuse if moved from.
+/// Cost:    one CUDA call to record, query or wait; several to make one: keep it and record again.
 /// Example: tests/runtime/event.sim.cpp
 class event {
 public:
-    /// Made on the device of s, whichever is current, and recorded. `synchronize` waits as `wait` says. Throws: cuda_error.
+    /// Makes an event on the device of s, which need not be current, and records it. `wait` is for `synchronize`. Throws: cuda_error.
     explicit event(stream_ref s, host_wait wait = host_wait::active);
 
-    /// The event now stands for all work enqueued on s so far. s must be of the device the event was made on.
-    /// Throws: cuda_error; it stands for what it stood for then.
+    /// Records the event after all work enqueued on s so far. s must be on the event's device.
+    /// Throws: cuda_error; the event keeps its previous point.
     void record(stream_ref s);
 
-    /// Whether all work before it is over, without a wait.
-    /// Throws: cuda_error; misuse when it stands for what a capture has taken in.
+    /// Returns whether all work before the event has finished, without waiting.
+    /// Throws: cuda_error; misuse if recorded in a capture.
     [[nodiscard]] bool is_done() const;
 
-    /// Waits on the host. Throws: cuda_error, also of the work before the event; misuse when it stands for what a capture has
-    /// taken in.
+    /// Waits on the host. Throws: cuda_error, also for an error of the work before the event; misuse if recorded in a capture.
     void synchronize() const;
 
-    /// To look at, not to destroy. Null when moved from.
+    /// Returns the native event, owned by this object; null if moved from.
     [[nodiscard]] cudaEvent_t get() const noexcept { return handle_.get(); }
 
 protected:
-    /// As record, of a stream that is known to be part of that foreign capture, or of none (0): makes one CUDA call.
+    /// `record` on a stream of that foreign capture, or of none (0). Makes one CUDA call.
     void record_in(stream_ref s, std::uint64_t foreign);
 
 private:
     friend class stream_ref;
     friend bool rt::drain(event const& e) noexcept;
     friend std::uint64_t detail::foreign_capture_of(event const& e) noexcept;
-    // Before the call that would spoil a capture, or find that there was one.
+    // Called before a CUDA call that would invalidate a capture.
     void refuse_captured(char const* what, place where) const;
 
-    [[nodiscard]] cudaEvent_t native() const;  // throws misuse when moved from
+    [[nodiscard]] cudaEvent_t native() const;  // throws misuse if moved from
 
     unique_handle<detail::event_traits> handle_;
-    std::uint64_t capture_ = 0;  // the `capture` that it was recorded in
-    std::uint64_t foreign_ = 0;  // the foreign capture that it was recorded in, by its foreign_capture_of
+    std::uint64_t capture_ = 0;  // number() of the `capture` it was recorded in, or 0
+    std::uint64_t foreign_ = 0;  // foreign_capture_of the stream when it was recorded
 };
 
-/// A moment in a stream's time, as its device sees it. Constructing it records. For measuring, not for ordering: it costs more
-/// than an event. Move-only; moved-from may only be destroyed or assigned to, and any other use is misuse.
-/// Order:   stands for what was enqueued on the stream before it.
+/// A timestamp in a stream (a timed event), taken by the device. The constructor records. Costs more than an event, which suffices for
+/// ordering. Move-only; a moved-from mark may only be destroyed or assigned to.
+/// Order:   taken after the work enqueued on the stream before it.
 /// Threads: one at a time.
-/// Throws:  cuda_error; misuse in a capture.
-/// Cost:    a CUDA call to record or to ask; some more to make one.
+/// Throws:  cuda_error; misuse in a capture or if moved from.
+/// Cost:    one CUDA call to record or query; several to make one.
 /// Example: tests/runtime/event.sim.cpp
 class time_mark {
 public:
-    /// Made on the device of s, whichever is current, and recorded. Throws: as record.
+    /// Makes a mark on the device of s, which need not be current, and records it. Throws: see record.
     explicit time_mark(stream_ref s);
-    /// The mark is now where s has come to by what is enqueued so far. s must be of the device the mark was made on.
-    /// Throws: misuse in a capture of s, where nothing has a time; cuda_error.
+    /// Records the mark after all work enqueued on s so far. s must be on the mark's device.
+    /// Throws: misuse if s is captured, where timestamps do not exist; cuda_error.
     void record(stream_ref s);
 
-    /// Time from the other mark to this one, to half a microsecond; nothing while work before either is not over.
-    /// Both of one device. Throws: cuda_error.
+    /// Returns the time from `earlier` to this mark, to about 0.5 us; nullopt while work before either is unfinished. Both must be on one
+    /// device. Throws: cuda_error.
     [[nodiscard]] std::optional<std::chrono::nanoseconds> since(time_mark const& earlier) const;
 
 private:
-    [[nodiscard]] cudaEvent_t native() const;  // throws misuse when moved from
+    [[nodiscard]] cudaEvent_t native() const;  // throws misuse if moved from
 
     unique_handle<detail::event_traits> handle_;
 };
 
 namespace detail {
 
-/// As captured_streams::begun.
+/// Returns captured_streams::begun().
 [[nodiscard]] std::uint64_t captures_begun() noexcept;
 
-/// The foreign capture that the event was last recorded in; 0: in none.
+/// Returns the foreign capture that the event was last recorded in, or 0.
 [[nodiscard]] inline std::uint64_t foreign_capture_of(event const& e) noexcept { return e.foreign_; }
 
-/// What is enqueued on s later comes after the event, as s.wait(e), for uses that the library keeps account of. Work that a foreign
-/// capture took in runs when its graph is launched, of which the library knows nothing: outside of that capture it is not waited for.
-/// Throws: as wait.
+/// Orders later work on s after the event, like s.wait(e), for uses that the library tracks. Work recorded in a foreign capture runs at
+/// launches that the library cannot observe, so only streams of that capture wait for it.
+/// Throws: see wait.
 void order_after(stream_ref s, event const& e);
 
-/// What is enqueued on s later comes after all that was enqueued on other. Throws: cuda_error; misuse when other is part of a foreign
-/// capture and s is not, for then its work so far can neither be marked nor waited for.
+/// Orders later work on s after all work enqueued on `other` so far. Throws: cuda_error; misuse if `other` is in a foreign capture and s is
+/// not, because no event can connect them.
 void order_after_work_of(stream_ref s, stream_ref other);
 
-/// Records, by record(), where a stream is, for others to wait for; false when `capture` captures it: then all that it ran is
-/// over, and what was recorded, if anything was, is of no use. Whoever captures may begin to meanwhile.
-/// Throws: what record throws; as is_captured.
+/// Marks a position in s for others to wait for by record() and returns true. Returns false if `capture` captures s: its earlier work has
+/// finished, and a recorded mark is not valid. If a capture begins meanwhile, tries again.
+/// Throws: exceptions of record(); see is_captured.
 template <class Record>
 [[nodiscard]] bool mark_outside_capture(stream_ref s, Record record) {
     for (;;) {
@@ -147,7 +146,8 @@ template <class Record>
 
 namespace rt {
 
-/// As the one for streams, for what stands before an event. An event of a foreign capture is not waited for.
+/// Like drain(stream_ref), for the work before an event. Returns false without waiting if it was recorded in a capture; a `capture` of this
+/// thread fails.
 bool drain(event const& e) noexcept;
 
 }  // namespace rt
@@ -187,7 +187,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE event::event(stream_ref s, host_wait wait) {
     s.refuse_elsewhere();
-    device_scope const here{s.device()};  // an event is recorded on the device it was made on, or not at all
+    device_scope const here{s.device()};  // an event can only be recorded on its own device
     {
         rt::beside_capture const beside;
         cudaEvent_t native = nullptr;
@@ -208,7 +208,7 @@ CUOTA_INLINE void event::record_in(stream_ref s, std::uint64_t foreign) {
     cuota::detail::capture_scope const* const own = cuota::detail::capture_of(s);
     rt::check(cudaEventRecord(native(), s.get()), "cudaEventRecord");
     std::uint64_t const now = own ? own->number() : 0;
-    // Others may wait at a time, for what was recorded outside of captures: they find both 0.
+    // Others may read these concurrently if both are 0, so unchanged values are not written.
     if (capture_ != now) capture_ = now;
     if (foreign_ != foreign) foreign_ = foreign;
 }

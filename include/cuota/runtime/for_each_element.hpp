@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Kernels that read or write plain elements one after another, at the speed of memory.
+/// Memory-bound kernels that read or write arrays element by element.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Most bytes that a thread loads or stores at once, and the alignment that this wants.
+/// The widest access of a thread in bytes, which is also its alignment.
 inline constexpr std::size_t widest_access = 16;
 
 template <class T>
@@ -25,8 +25,8 @@ inline constexpr std::size_t size_of = sizeof(T);
 template <>
 inline constexpr std::size_t size_of<void> = 0;
 
-/// Elements that a thread takes at once, of memory with elements of `a` bytes and of `b`, one of which may be 0: those of the
-/// larger size are an access of 16 bytes, and those of the smaller size one of 4 bytes or more. 0 for sizes that do not divide 16.
+/// Returns the elements per pack for arrays with elements of `a` and `b` bytes (0: no array): packs of the wider type then have 16 bytes or
+/// more, those of the narrower one 4 or more. Returns 0 for sizes that do not divide 16.
 [[nodiscard]] constexpr std::size_t pack_of(std::size_t a, std::size_t b) noexcept {
     std::size_t const wide = std::max(a, b);
     std::size_t const narrow = std::min(a, b) == 0 ? wide : std::min(a, b);
@@ -34,16 +34,16 @@ inline constexpr std::size_t size_of<void> = 0;
     return std::max(widest_access / wide, narrow < 4 ? 4 / narrow : 1);
 }
 
-/// P elements that are loaded and stored together: in wide accesses, for which they are aligned, or as they are.
+/// P elements that are loaded and stored together: aligned for wide accesses, or unaligned.
 template <class T, std::size_t P, bool IsWide>
 struct alignas(IsWide ? std::min(P * sizeof(T), widest_access) : alignof(T)) element_pack {
     T at[P];
 };
 
-/// Throws: misuse: a kernel wants `wanted` bytes of alignment at p.
+/// Throws misuse: p is not aligned to `wanted` bytes.
 [[noreturn]] void refuse_misaligned(void const* p, std::size_t wanted);
 
-/// Memory as a pack. A GPU stops a kernel whose access is not aligned, and so does the simulator.
+/// Accesses memory as a pack. A misaligned access stops the kernel, on a GPU and on the simulator.
 CUOTA_NO_EXEC_CHECK
 template <class Pack, class T>
 [[nodiscard]] CUOTA_KERNEL Pack* pack_at(T* p) {
@@ -54,7 +54,7 @@ template <class Pack, class T>
 }
 
 #if defined(__CUDA_ARCH__)
-// nvcc stores the elements of a struct one by one.
+// nvcc stores the members of a struct one by one.
 __device__ inline void store_words(void* to, unsigned const (&w)[1]) {
     asm volatile("st.global.b32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "r"(w[0]) : "memory");
 }
@@ -86,21 +86,20 @@ CUOTA_KERNEL void store(element_pack<T, P, IsWide> const& from, T* to) {
     *pack_at<element_pack<T, P, IsWide>>(to) = from;
 }
 
-/// Elements 0 to count - 1 of several arrays: `head` of them, then `packs` packs which are aligned in every array, then the rest.
-/// Without packs where no element is aligned in all arrays.
+/// Elements 0 to count - 1 of several arrays: `head` elements, `packs` packs that are aligned in every array, and the rest. No packs if no
+/// element is aligned in all arrays.
 struct pack_split {
     std::size_t count = 0;
     std::size_t head = 0;
     std::size_t packs = 0;
 
-    /// Two arrays: where they begin, and the bytes of an element; 0 bytes for one that does not exist.
+    /// Two arrays: their addresses and element sizes in bytes; size 0 for an absent one.
     struct arrays {
         void const* a;
         std::size_t a_size;
         void const* b;
         std::size_t b_size;
     };
-    /// `count` elements in packs of `each`.
     [[nodiscard]] static pack_split of(std::size_t count, std::size_t each, arrays const& of) noexcept {
         auto const is_aligned = [each](void const* p, std::size_t offset, std::size_t size) {
             return size == 0 || (reinterpret_cast<std::uintptr_t>(p) + offset * size) %
@@ -112,12 +111,11 @@ struct pack_split {
                 return {count, head, (count - head) / each};
         return {count, count, 0};
     }
-    /// The element that begins pack k.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t begin(std::size_t pack,
                                                                 std::size_t each) const noexcept {
         return head + pack * each;
     }
-    /// How many elements are in no pack.
+    /// The number of elements outside of packs.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t singles(std::size_t each) const noexcept {
         return count - packs * each;
     }
@@ -148,7 +146,7 @@ private:
     template <std::size_t P, bool IsWide, class Where>
     CUOTA_KERNEL void run(kernel_thread t, std::size_t n, Where where) {
         using input = std::conditional_t<std::is_void_v<From>, char, From>;
-        // Packs that a thread has loaded before it stores the first of them: as many as there are registers for.
+        // Packs that a thread loads before it stores the first, limited by registers.
         constexpr std::size_t under_way = P == 1 ? 4 : P <= 4 ? 2 : 1;
         for (std::size_t k = t.index; k < n; k += under_way * t.count) {
             element_pack<input, P, IsWide> in[under_way]{};
@@ -178,10 +176,10 @@ private:
 template <class From, class To, class F>
 inline constexpr unsigned least_resident<each_element<From, To, F>> = 8;
 
-/// Enqueues to[i] = f(i, from[i]) for every i < n: the memory is read and written in accesses of 16 bytes where its alignment allows.
-/// Of From = void, f(i); of To = void, f writes nothing. Every thread has an f of its own, which may keep what it has seen, and
-/// calls f.finish(warp) once at the end, where there is such a function. `to` may be `from`; else they do not overlap.
-/// As for_each_index else.
+/// Enqueues to[i] = f(i, from[i]) for every i < n, in accesses of 16 bytes where the alignment allows. With From = void, calls f(i); with
+/// To = void, f writes nothing. Each thread has its own copy of f, which may accumulate state, and finally calls f.finish(warp) if that
+/// exists. `to` may equal `from`; otherwise they must not overlap.
+/// Order, threads, throws: see for_each_index.
 template <class From, class To, class F>
 void for_each_element(stream_ref s, std::size_t n, From const* from, To* to, F f, char const* name,
                       place where = place::here()) {

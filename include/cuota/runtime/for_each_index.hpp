@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The one kernel launch that runs everywhere: f(0) … f(n - 1), in stream order, in parallel.
+/// A kernel launch that runs on GPUs and on the simulator: f(0) … f(n - 1), in parallel, in stream order.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct each_index {
 };
 
 #if defined(__CUDACC_EXTENDED_LAMBDA__) && CUOTA_SIMULATED_KERNELS
-// A lambda that is __device__ only has no host side to simulate with.
+// A __device__-only lambda has no host code to simulate.
 template <class F>
 inline constexpr bool has_host_side<each_index<F>> = !__nv_is_extended_device_lambda_closure_type(F);
 #endif
@@ -36,7 +36,7 @@ inline constexpr bool has_host_side<each_index<F>> = !__nv_is_extended_device_la
 
 namespace rt {
 
-/// True when for_each_index can run an F in this program: nvcc has compiled it, or it is simulated.
+/// Whether this program can run an F: it is simulated, or nvcc compiled F.
 template <class F>
 [[nodiscard]] bool can_run() noexcept {
     using body = cuota::detail::each_index<F>;
@@ -46,14 +46,14 @@ template <class F>
 
 }  // namespace rt
 
-/// Enqueues f(i) for every i < n. f is copied; it must be trivially copyable and hold no reference to the host.
+/// Enqueues f(i) for every i < n. f is copied; it must be trivially copyable and must not refer to host memory.
 ///
-/// Under nvcc this is a CUDA kernel; on the simulator the same body runs on a stream's own thread, so mark it
-/// CUOTA_KERNEL. Order among indices is not defined: results must not depend on it.
-/// Order:   on s, of whichever device. Returns before the work is done. n = 0 enqueues nothing.
+/// Under nvcc this is a CUDA kernel; on the simulator, the stream's thread runs the same body, so mark it CUOTA_KERNEL. The order of
+/// indices is unspecified: results must not depend on it.
+/// Order:   on s, which may belong to any device. Returns before the work has finished. n = 0 enqueues nothing.
 /// Threads: any.
-/// Throws:  cuda_error (name, place); misuse when the program can run it on neither side. Nothing is enqueued then.
-/// Cost:    a launch, whatever n is.
+/// Throws:  cuda_error (name, call site); misuse if the program has neither device nor host code for F. Nothing is enqueued.
+/// Cost:    one launch, independent of n.
 /// Example: examples/mistake.cpp
 template <class F>
 void for_each_index(stream_ref s, std::size_t n, F f, char const* name = "for_each_index",

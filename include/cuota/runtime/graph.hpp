@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// CUDA graphs: work that is captured once and launched again and again, and what keeps its memory for it.
+/// CUDA graphs: work that is captured once and launched repeatedly.
 #pragma once
 
 #include <concepts>
@@ -43,36 +43,36 @@ class graph_use;
 extern template class shared<detail::graph_use>;
 #endif
 
-/// Work of a capture, ready to be launched, and all that the library knows it to use. What `capture` returns.
+/// A launchable graph (cudaGraphExec_t) and the resources that it uses. Returned by `capture`.
 ///
-/// A launch is one use of each buffer that was borrowed in the capture: it waits for what a lease on its stream would wait for,
-/// and leases after it wait for it. Buffers stay their owners': they must live as long as the graph is launched. What was
-/// allocated in the capture on its streams, or given back in it, is the graph's, and its addresses are nobody else's until the
-/// graph ends.
+/// A launch is one use of each buffer that was borrowed in the capture: it waits like a lease on its stream, and later leases wait for it.
+/// The buffers must outlive the launches. Memory allocated in the capture on its streams, or freed in it, belongs to the graph; its
+/// addresses are not reused until the graph is destroyed.
 ///
-/// Move-only; moved-from may only be destroyed or assigned to. Its end waits on the host for its launches where it has memory
-/// to give back.
+/// Move-only; a moved-from graph may only be destroyed or assigned to. The destructor waits on the host for launches if it has memory to
+/// free.
 /// Order, throws, cost: see `launch`.
 /// Threads: one at a time.
 /// Example: examples/replay_graph.cpp
 class graph_exec {
 public:
-    graph_exec(graph_exec&& other) noexcept;  ///< takes over the graph and what it keeps
-    /// As the end of what it was, and takes over the other.
+    graph_exec(graph_exec&& other) noexcept;  ///< transfers the graph and its resources
+    /// Destroys the current graph and transfers the other.
     graph_exec& operator=(graph_exec&& other) noexcept;
-    graph_exec(graph_exec const&) =
-        delete;  // two launches of one graph come one after the other, whoever has it
+    // Launches of one graph run one after the other, so a graph has one owner.
+    graph_exec(graph_exec const&) = delete;
     graph_exec& operator=(graph_exec const&) = delete;
     ~graph_exec();
 
-    /// Enqueues all of the work on s, which need not be a stream of the capture, in order of what is there.
-    /// Order:  after all earlier uses of what it uses, and before all later ones; launches of one graph go one after the other.
-    /// Throws: misuse when a buffer that it uses has ended, or is borrowed on another stream in a way that conflicts, or when s
-    ///         is captured; cuda_error, std::bad_alloc. Nothing is launched then.
-    /// Cost:   a CUDA call or two, and a lease for each buffer.
+    /// Enqueues the graph on s, which need not be a stream of the capture.
+    /// Order:  after the work on s and all earlier uses of the graph's resources, before all later ones; launches of one graph run one
+    ///         after the other.
+    /// Throws: misuse if a buffer was destroyed or has a conflicting lease on another stream, or if s is captured; cuda_error,
+    ///         std::bad_alloc. Nothing is launched.
+    /// Cost:   one or two CUDA calls, and a lease for each buffer.
     void launch(stream_ref s, place where = place::here());
 
-    /// Null when moved from. To look at: a launch of it by CUDA alone waits for no lease, and no lease for it.
+    /// Returns the native graph; null if moved from. Do not launch it directly: the launch and the leases would not wait for each other.
     [[nodiscard]] cudaGraphExec_t get() const noexcept { return exec_.get(); }
 
 private:
@@ -85,7 +85,7 @@ private:
 
 namespace detail {
 
-/// Calls work(of) in a capture of `count` streams, as `capture` says.
+/// Calls work(of) in a capture of `count` streams, see `capture`.
 [[nodiscard]] graph_exec captured(stream_ref const* streams, std::size_t count, void (*work)(void*), void* of,
                                   place where);
 
@@ -99,38 +99,37 @@ graph_exec captured(stream_ref const* streams, std::size_t count, F&& f, place w
 
 }  // namespace detail
 
-/// Captures what f enqueues on the streams, which runs only when the graph is launched. All of the streams go into the graph:
-/// the first is where it begins and ends, the others branch off at the beginning and come together at the end.
+/// Captures the work that f enqueues on the streams; it runs only when the graph is launched. The graph includes all of the streams: it
+/// begins and ends on the first; the others fork from it and join it.
 ///
-/// Waits first, on the host, for what the streams were given before. Work of other streams goes on, and may be enqueued by f;
-/// it is no part of the graph.
-/// In f, on the streams, by this thread:
-/// - leases of buffers, and kernels and copies with them, as ever. What other streams do with the buffers is waited for by each
-///   launch. Leases must end before f does.
-/// - memory of a step_plan in a planned step: the same addresses at each launch. What deviates from the plan is misuse.
-/// - memory of a scoped_pool and of device_memory: it stays the graph's until that ends, also when it is given back in f.
-/// - what waits on the host is misuse: copies to and from host memory that is not pinned, synchronize, a loader's views.
-/// A misuse is thrown before the call is made that would spoil the capture; who catches it in f goes on.
+/// First waits on the host for the work already enqueued on the streams. Work that f enqueues on other streams runs immediately and is not
+/// part of the graph.
+/// On the captured streams, in f, on this thread:
+/// - Leases of buffers, and kernels and copies that use them, work as usual; they must end before f returns. Each launch waits for uses of
+///   the buffers by other streams.
+/// - Memory of a step_plan in a planned step has the same addresses at each launch. A deviation from the plan is misuse.
+/// - Memory of a scoped_pool and of device_memory belongs to the graph until it is destroyed, also if f frees it.
+/// - Waits on the host are misuse: copies to and from pageable host memory, synchronize, a loader's views.
+/// Misuse is thrown before a CUDA call that would invalidate the capture; f may catch it and continue.
 ///
-/// The capture is of this thread (thread-local, as CUDA calls it): what other threads do spoils nothing, and what f calls itself
-/// that no graph can take in, as cudaMalloc, is CUDA's error, for its result would be in the graph. For captures that are
-/// begun by CUDA's own calls see docs/streams_and_leases.md.
+/// The capture is thread-local (cudaStreamCaptureModeThreadLocal): other threads cannot invalidate it. CUDA calls in f that graphs do not
+/// support, such as cudaMalloc, fail. For captures begun by CUDA's own calls see docs/streams_and_leases.md.
 ///
-/// Throws: what f throws, and nothing comes of the capture; misuse; cuda_error, which names the call that spoiled the capture if
-///         it is known. The streams are as before then.
-/// Threads: the one that calls it must be the only one that works on the streams.
+/// Throws: exceptions of f; misuse; cuda_error, which names the call that invalidated the capture if known. No graph is made, and the
+/// streams are as before.
+/// Threads: only the calling thread may use the streams meanwhile.
 /// Example: examples/replay_graph.cpp
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(std::span<stream_ref const> streams, F&& f, place where = place::here()) {
     return detail::captured(streams.data(), streams.size(), std::forward<F>(f), where);
 }
-/// The same, of `{a, b}`. Throws: as it.
+/// Captures the streams `{a, b}`. Throws: see above.
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(std::initializer_list<stream_ref> streams, F&& f,
                                  place where = place::here()) {
     return detail::captured(streams.begin(), streams.size(), std::forward<F>(f), where);
 }
-/// The same, of one stream. Throws: as it.
+/// Captures one stream. Throws: see above.
 template <std::invocable F>
 [[nodiscard]] graph_exec capture(stream_ref s, F&& f, place where = place::here()) {
     return detail::captured(&s, 1, std::forward<F>(f), where);
@@ -177,7 +176,7 @@ CUOTA_INLINE graph_exec::graph_exec(cudaGraphExec_t native,
                                     detail::dynamic_array<shared<detail::graph_use>> uses) noexcept
     : uses_{std::move(uses)}, exec_{native} {}
 
-CUOTA_INLINE graph_exec::~graph_exec() { exec_.reset(); }  // before what it uses
+CUOTA_INLINE graph_exec::~graph_exec() { exec_.reset(); }  // before the resources that it uses
 
 CUOTA_INLINE graph_exec& graph_exec::operator=(graph_exec&& other) noexcept {
     if (this == &other) return *this;
@@ -211,7 +210,7 @@ CUOTA_INLINE void graph_exec::launch(stream_ref s, place where) {
 
 namespace cuota::inline v0::detail {
 
-/// A capture from its begin to its end, which its destructor brings about when nobody else has: then nothing comes of it.
+/// A capture in progress. The destructor ends it without a graph unless end() did.
 class capture_session {
 public:
     capture_session(std::span<stream_ref const> streams, place where);
@@ -219,7 +218,7 @@ public:
     capture_session& operator=(capture_session const&) = delete;
     ~capture_session() { throw_away(); }
 
-    /// Throws: misuse, cuda_error: nothing has come of the capture then.
+    /// Throws: misuse, cuda_error; no graph is made.
     [[nodiscard]] graph_exec end();
 
 private:
@@ -227,9 +226,9 @@ private:
 
     static std::vector<stream_share> shares_of(std::span<stream_ref const> streams);
     static dynamic_array<captured_stream> described(std::span<stream_ref const> streams, place where);
-    // So that all that was enqueued before is known to be over by everybody. Without the lock of captured_streams.
+    // Throws misuse for a captured stream, and waits for earlier work. Must not hold the lock of captured_streams.
     void check_and_wait() const;
-    // False when some stream was given more to do since.
+    // Returns false if work was enqueued on a stream since.
     [[nodiscard]] bool are_idle() const;
 
     void fork() const;
@@ -239,9 +238,9 @@ private:
     [[nodiscard]] bool is_still_open() const noexcept;
     [[noreturn]] void refuse(cudaError_t code) const;
 
-    // The streams are as before.
+    // Unregisters the streams and calls `ended` of the uses.
     void leave() noexcept;
-    // A capture that goes wrong at its end is asked to end once more.
+    // Ends the capture and discards its graph; a failing call is repeated once.
     void throw_away() noexcept;
 
     std::vector<stream_share> const streams_;
@@ -283,7 +282,7 @@ CUOTA_INLINE graph_exec capture_session::end() {
     join();
     unique_handle<graph_traits> const captured{end_capture()};
     cudaGraphExec_t exec = nullptr;
-    rt::beside_capture const beside;  // of others
+    rt::beside_capture const beside;  // for captures of other threads
     rt::on_behalf_of(where_);
     rt::check(cudaGraphInstantiateWithFlags(&exec, captured.get(), 0), "cudaGraphInstantiateWithFlags",
               where_);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How kernels are launched: on a GPU as nvcc has compiled them, on the simulator as work of the host.
+/// Kernel launches: compiled by nvcc on a GPU, host functions on the simulator.
 #pragma once
 
 #include <atomic>
@@ -15,44 +15,44 @@
 
 namespace cuota::inline v0::detail {
 
-/// One of the threads that run a kernel. On the simulator a kernel has one thread.
+/// One thread of a kernel. On the simulator a kernel has one thread.
 struct kernel_thread {
     std::size_t index;  ///< 0 to count - 1
-    std::size_t count;  ///< threads of the whole grid
+    std::size_t count;  ///< threads of the grid
 };
 
-/// How many blocks of threads a kernel is launched with.
+/// The number of blocks of a launch.
 struct kernel_grid {
-    static constexpr std::size_t threads = 256;  ///< of a block
+    static constexpr std::size_t threads = 256;  ///< per block
 
-    std::size_t blocks = 0;    ///< of which every thread has something to do; not 0
-    bool is_resident = false;  ///< launch no more blocks than the device runs at the same time
+    std::size_t blocks = 0;    ///< blocks for one iteration per thread (or warp); not 0
+    bool is_resident = false;  ///< limit the blocks to those that the device runs concurrently
 
-    /// A grid for `count` turns, of which a thread does one or several.
+    /// Returns a grid for `count` iterations; each thread runs one or several.
     [[nodiscard]] static constexpr kernel_grid of(std::size_t count, bool is_resident) noexcept {
         return {count / threads + (count % threads != 0 ? 1 : 0), is_resident};
     }
 };
 
-// A kernel's body is a copyable object that each thread calls with its kernel_thread: it does all turns of that thread.
+// A kernel's body is a copyable object that each thread calls once with its kernel_thread, for all of the thread's iterations.
 //
-// How to launch one on a GPU: null where nvcc compiled no file of the program that launches it. Of a program that two compilers
-// made the linker keeps one launch_kernel of each body, and either must find what nvcc made.
+// Launches a body on a GPU; null if nvcc compiled no file that launches it. In a program built by two compilers, the linker keeps one
+// launch_kernel for each body, and either one must find nvcc's launcher.
 template <class Body>
 using launcher = void (*)(stream_ref s, device on, kernel_grid grid, Body const& body, char const* name,
                           place where);
 template <class Body>
 inline constinit std::atomic<launcher<Body>> launcher_by_nvcc = nullptr;
 
-/// What is known of a kernel on each device, of the first few.
+/// Cached properties of a kernel on each of the first devices.
 struct kernel_facts {
     static constexpr int devices = 16;
 
-    std::atomic<unsigned> resident_blocks[devices]{};  ///< that run at the same time; 0: not known yet
+    std::atomic<unsigned> resident_blocks[devices]{};  ///< blocks that run concurrently; 0: unknown yet
     std::atomic<bool> has_one_layout = false;          ///< its body has the same size in host and device code
 };
 
-/// Blocks of a kernel that a device runs at the same time. Throws: cuda_error.
+/// Returns how many blocks of a kernel a device runs concurrently. Throws: cuda_error.
 [[nodiscard]] std::size_t resident_blocks(void const* kernel, kernel_facts& facts, device on, place where);
 
 /// A kernel's body, as host code passes it.
@@ -61,18 +61,18 @@ struct kernel_body {
     std::size_t bytes;
 };
 
-/// Launches a kernel on the current device, which is the stream's.
-/// Throws: cuda_error; misuse when device code takes a body of another size: it would read members where they are not.
+/// Launches a kernel on the current device, which must be the stream's.
+/// Throws: cuda_error; misuse if the body's size differs in device code, which would read members at wrong offsets.
 void launch_on_device(void const* kernel, kernel_facts& facts, stream_ref s, device on, kernel_grid grid,
                       kernel_body body, char const* name, place where);
 
-/// How many blocks of a kernel a multiprocessor is to run at the same time at the least: a bound to what registers a thread takes.
-/// Of 8 it has 32, of 4 it has 64, on devices of 65,536 registers a multiprocessor, which today's all have.
+/// Minimum number of resident blocks per multiprocessor, which bounds the registers of a thread: 32 for 8 blocks, 64 for 4, given the
+/// 65,536 registers per multiprocessor of current devices.
 template <class Body>
 inline constexpr unsigned least_resident = 1;
 
 #if defined(__CUDACC__)
-/// Blocks of 256 threads that a multiprocessor has room for: nvcc takes no larger bound.
+/// Blocks of 256 threads that fit on a multiprocessor; nvcc accepts no larger bound.
 inline constexpr unsigned most_resident =
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
     4;
@@ -108,7 +108,8 @@ inline bool const is_launcher_known = [] {
 }();
 template <class Body>
 [[nodiscard]] launcher<Body> device_launcher() noexcept {
-    (void)&is_launcher_known<Body>;  // for the other text of this, from when the program's statics are made
+    // Registers the launcher during static initialization, for files that nvcc did not compile.
+    (void)&is_launcher_known<Body>;
     return &launch_by_nvcc<Body>;
 }
 #else
@@ -118,7 +119,7 @@ template <class Body>
 }
 #endif
 
-/// Enqueues job() on the simulator, as the only thread of a kernel. A launch of a graph calls the same job again.
+/// Enqueues job() on the simulator as a kernel of one thread, also called by each launch of a graph.
 template <class Job>
 void enqueue_on_simulator(stream_ref s, Job job, char const* name, place where) {
     sole<Job> work{new Job{std::move(job)}};
@@ -127,32 +128,32 @@ void enqueue_on_simulator(stream_ref s, Job job, char const* name, place where) 
                   s.get(), name, [](void* p) { (*static_cast<Job*>(p))(); },
                   [](void* p) { delete static_cast<Job*>(p); }, work.get()),
               name, where);
-    (void)work.detach();  // the simulator's now
+    (void)work.detach();  // owned by the simulator now
 }
 
 template <class Body>
 void launch_on_simulator(stream_ref s, Body body, char const* name, place where) {
     auto const job = [body = std::move(body)] {
-        Body mine = body;  // a launch of a graph has the arguments anew
+        Body mine = body;  // each launch of a graph starts with the original arguments
         mine(kernel_thread{0, 1});
     };
     enqueue_on_simulator(s, job, name, where);
 }
 
-/// Whether the simulator can run a body: none in a program without kernels to simulate.
+/// Whether the simulator can run a body: false in a program without host code for kernels.
 template <class Body>
 inline constexpr bool has_host_side = CUOTA_SIMULATED_KERNELS != 0;
 
-/// Throws: misuse.
+/// Throws misuse.
 [[noreturn]] void refuse_launch_without_nvcc(char const* name, place where);
 [[noreturn]] void refuse_launch_on_simulator(char const* name, place where);
 
-/// Enqueues a kernel on s, of whichever device. Returns before the work is done.
-/// Throws: cuda_error; misuse when the program can run it on neither side. Nothing is enqueued then.
+/// Enqueues a kernel on s, on any device. Returns before the work has finished.
+/// Throws: cuda_error; misuse if the program has neither device nor host code for it. Nothing is enqueued.
 template <class Body>
 void launch_kernel(stream_ref s, kernel_grid grid, Body body, char const* name, place where) {
     device const on = s.device();
-    device_scope const here{on};  // a launch wants its stream's device to be current
+    device_scope const here{on};  // a launch requires the stream's device to be current
     if (!is_simulated()) {
         auto const launch = device_launcher<Body>();
         if (!launch) refuse_launch_without_nvcc(name, where);
@@ -187,7 +188,7 @@ CUOTA_INLINE std::size_t resident_blocks(void const* kernel, kernel_facts& facts
     return blocks;
 }
 
-// nvcc compiles a body twice, and lays out members that are [[no_unique_address]] in two ways.
+// nvcc compiles a body twice, and host and device layouts of [[no_unique_address]] members differ.
 CUOTA_INLINE void refuse_other_layout(void const* kernel, kernel_facts& facts, std::size_t bytes,
                                       char const* name, place where) {
     std::size_t offset = 0;
@@ -207,11 +208,10 @@ CUOTA_INLINE void launch_on_device(void const* kernel, kernel_facts& facts, stre
                                    kernel_grid grid, kernel_body body, char const* name, place where) {
     if (!facts.has_one_layout.load(std::memory_order_relaxed)) [[unlikely]]
         refuse_other_layout(kernel, facts, body.bytes, name, where);
-    constexpr std::size_t most_blocks = 1u << 16;  // threads do several turns beyond that
+    constexpr std::size_t most_blocks = 1u << 16;  // beyond that, threads run several iterations
     std::size_t const limit = grid.is_resident ? resident_blocks(kernel, facts, on, where) : most_blocks;
     auto const blocks = static_cast<unsigned>(std::min(grid.blocks, limit));
-    // cudaLaunchKernel returns the result of this launch. After <<<>>> only the thread's last error could be read, and that may
-    // be an older one, which another library left.
+    // cudaLaunchKernel returns the result of this launch; after <<<>>> only the thread's last error is available, which may be older.
     rt::check(cudaLaunchKernel(kernel, dim3{blocks}, dim3{static_cast<unsigned>(kernel_grid::threads)},
                                &body.at, 0, s.get()),
               name, where);

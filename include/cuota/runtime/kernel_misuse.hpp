@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How a kernel on a GPU tells the host why it stopped itself.
+/// Records of kernels on a GPU for the host of why they stopped (device-side assertions).
 #pragma once
 
 #include <cstddef>
@@ -17,29 +17,29 @@
 
 namespace cuota::inline v0::rt {
 
-/// The first misuse that a kernel met. Stands in host memory that kernels can write to, so that it outlives the device's
-/// context, which a kernel that stops itself takes along.
+/// The first misuse that a kernel detected, in host memory that kernels can write to: the trap that stops a kernel destroys the device's
+/// context.
 ///
-/// Of the name and the place a kernel knows the addresses only, which the host reads. What it knows as text it copies.
-/// Alone on its page, which is locked for it.
+/// A kernel stores the addresses of the tag's and call site's texts, which the host reads, and copies the unit's text. The record fills its
+/// page, which is page-locked.
 struct alignas(4096) kernel_misuse {
-    static constexpr unsigned none = 0,  ///< of state: nothing was written
-        being_written = 1,               ///< by the kernel that came first; not to be read
-        written = 2;                     ///< all of it is there
+    static constexpr unsigned none = 0,  ///< values of `state`: nothing was written
+        being_written = 1,               ///< by the first kernel; must not be read
+        written = 2;                     ///< complete
 
-    unsigned state = none;                ///< atomic, of host and devices
-    char unit[16] = {};                   ///< "floats": what the view counts in, cut to 15 characters
-    cuota::detail::out_of_bounds what{};  ///< what was asked of the view, and what it has
-    tag name{};                           ///< of the buffer
-    place leased{};                       ///< where the view was lent
+    unsigned state = none;                ///< accessed atomically by host and devices
+    char unit[16] = {};                   ///< unit of the view, such as "floats", cut to 15 characters
+    cuota::detail::out_of_bounds what{};  ///< the requested values and the extents of the view
+    tag name{};                           ///< tag of the buffer
+    place leased{};                       ///< call site of the lease
 };
 
-/// The process's own.
+/// Returns the record of the process.
 CUOTA_PROCESS_STATE [[nodiscard]] kernel_misuse& first_kernel_misuse() noexcept;
 
 namespace detail {
 
-/// Lets kernels of all devices write to it, at its own address. Null when CUDA refuses; it is not locked then.
+/// Makes `record` writable for kernels of all devices, at its own address. If CUDA refuses, returns null and the page is not locked.
 [[nodiscard]] kernel_misuse* open_to_kernels(kernel_misuse& record) noexcept;
 
 CUOTA_HOST_DEVICE inline bool claim(unsigned& state) noexcept {
@@ -64,11 +64,11 @@ CUOTA_HOST_DEVICE inline void publish(unsigned& state) noexcept {
 
 }  // namespace detail
 
-/// Where kernels write down why they stop; null on the simulator, whose kernels throw, and where CUDA refuses.
+/// Returns the record for kernels to write to; null on the simulator, where kernels throw, and if CUDA refuses.
 /// Cost: the first call locks a page. Threads: any.
 CUOTA_PROCESS_STATE [[nodiscard]] kernel_misuse* kernels_notebook() noexcept;
 
-/// Writes a misuse down, if it is the first. Threads: any, of host and devices.
+/// Writes a misuse if it is the first. Threads: any, of host and devices.
 CUOTA_HOST_DEVICE inline void note(kernel_misuse& in, cuota::detail::out_of_bounds const& what,
                                    char const* unit, tag name, place leased) noexcept {
     if (!detail::claim(in.state)) return;
@@ -79,22 +79,21 @@ CUOTA_HOST_DEVICE inline void note(kernel_misuse& in, cuota::detail::out_of_boun
     detail::publish(in.state);
 }
 
-/// What was written down, in words; empty when nothing was. Throws: std::bad_alloc.
+/// Formats the recorded misuse; empty if none was recorded. Throws: std::bad_alloc.
 [[nodiscard]] std::string text_of(kernel_misuse const& noted);
 
-/// What is known of a call that failed as all calls do once a kernel has stopped itself; else nothing.
-/// Throws: std::bad_alloc.
+/// Returns the recorded misuse if `code` is an error left by a stopped kernel; otherwise empty. Throws: std::bad_alloc.
 [[nodiscard]] std::string why_a_kernel_stopped(cudaError_t code);
 
 #if defined(__CUDACC__)
-/// Ends the kernel, and with it all work on the device. Without a notebook its last words are printed.
+/// Stops the kernel and all work on the device. Without a record, prints the misuse.
 __device__ __noinline__ inline void stop_kernel(kernel_misuse* notebook,
                                                 cuota::detail::out_of_bounds const& what, char const* unit,
                                                 tag name, place leased) {
 #if defined(__CUDA_ARCH__)
     if (notebook) {
         note(*notebook, what, unit, name, leased);
-        // A trap may end other threads at once: the first must have written. It does not wait for anything.
+        // A trap may stop other threads immediately, so wait (a bounded number of polls) until the first one has finished writing.
         unsigned const volatile& state = notebook->state;
         for (int i = 0; i != 1'000'000 && state != kernel_misuse::written; ++i) {}
     } else {
@@ -125,10 +124,11 @@ namespace cuota::inline v0::rt::detail {
 
 CUOTA_INLINE kernel_misuse* open_to_kernels(kernel_misuse& record) noexcept {
     auto const succeeds = [](cudaError_t code) {
-        if (code != cudaSuccess) (void)cudaGetLastError();  // nobody else's
+        if (code != cudaSuccess) (void)cudaGetLastError();  // clears our own error
         return code == cudaSuccess;
     };
-    auto mode = cudaStreamCaptureModeRelaxed;  // a capture, of another thread's too, forbids to lock pages
+    // Locking pages would invalidate captures, also of other threads.
+    auto mode = cudaStreamCaptureModeRelaxed;
     bool const is_relaxed = succeeds(cudaThreadExchangeStreamCaptureMode(&mode));
     unsigned const shared = cudaHostRegisterPortable | cudaHostRegisterMapped;
     bool const is_locked = succeeds(cudaHostRegister(&record, sizeof record, shared));

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The runtime's allocation calls. A refusal for lack of memory is an answer (null); everything else is an error.
-/// For resource/, which makes typed errors and accounts of them; programs use the resources.
+/// Allocation calls of the runtime. They return null if memory is insufficient; every other failure throws.
+/// For resource/, which adds typed errors and accounting; programs use the resources.
 #pragma once
 
 #include <cstddef>
@@ -16,75 +16,76 @@ namespace cuota::inline v0::rt {
 
 namespace detail {
 
-// By reference: the call that fills it is an argument beside it.
+// Takes the pointer by reference, because another argument of the same expression sets it.
 void* granted(cudaError_t code, void* const& pointer, char const* call);
 
-/// A request above this is refused without a call: no x86-64 or aarch64 process has that many addresses, and near 2^64 the driver
-/// rounds the size past zero and reports an invalid value in place of too little memory. Bytes.
+/// Larger requests (bytes) are refused without a call: no x86-64 or aarch64 process has that many addresses, and near 2^64 the driver's
+/// size overflows, so that it reports an invalid value instead of insufficient memory.
 inline constexpr std::size_t max_request = std::size_t{1} << 47;
 
 }  // namespace detail
 
-/// Device memory of the current device, aligned to 256 bytes. Null when there is too little. Throws: cuda_error.
+/// Allocates memory of the current device, aligned to 256 bytes; null if insufficient. Throws: cuda_error.
 [[nodiscard]] void* device_allocate(std::size_t bytes);
-/// No work may still use it: CUDA says that cudaFree may wait for the device, and does not promise it. As with every free here,
-/// false when it was not freed, which is reported.
+/// Frees device memory. No work may still use it: CUDA does not guarantee that cudaFree waits for the device. Like every deallocation here,
+/// returns false if the memory was not freed, which is reported.
 bool device_free(void* p) noexcept;
 
-/// Memory of the current device's default pool, valid in s from here on. Null when there is too little.
-/// Throws: misuse in a capture of s by this thread; cuda_error.
+/// Allocates from the current device's default pool, in stream order of s; null if insufficient.
+/// Throws: misuse if this thread or a foreign capture captures s; cuda_error.
 [[nodiscard]] void* async_allocate(std::size_t bytes, stream_ref s);
-/// In stream order of s. In a capture of s, which may use it, that fails, and cudaFree does it.
+/// Frees memory in stream order of s. If this thread captures s, the capture fails and cudaFree frees the memory; in a foreign capture
+/// nothing is freed, which is reported.
 bool async_free(void* p, stream_ref s) noexcept;
 
-/// The memory that the device's default pool has reserved, which the driver does not report as free. Bytes.
+/// Reserved memory of the device's default pool, which the driver does not report as free. Bytes.
 struct pool_levels {
-    std::size_t reserved = 0;  ///< in use, or kept for async_allocate
-    std::size_t used = 0;      ///< by allocations, and by frees that their streams have not come to
+    std::size_t reserved = 0;  ///< in use, or cached for async_allocate
+    std::size_t used = 0;      ///< by allocations, and by frees still pending on their streams
 
-    /// Reserved and unused.
+    /// Returns the bytes that are reserved but not used.
     [[nodiscard]] std::size_t idle() const noexcept { return reserved - (used < reserved ? used : reserved); }
 };
-/// All 0 for a device without pools. Throws: cuda_error.
+/// All levels are 0 for a device without pools. Throws: cuda_error.
 [[nodiscard]] pool_levels in_default_pool(device where);
-/// Releases the unused memory of the device's default pool to the driver. Throws: cuda_error.
+/// Releases unused memory of the device's default pool to the driver. Throws: cuda_error.
 void trim_default_pool(device where);
 
-/// Page-locked host memory, usable by every device. Null when there is too little. Throws: cuda_error.
+/// Allocates page-locked host memory, usable by every device; null if insufficient. Throws: cuda_error.
 [[nodiscard]] void* pinned_allocate(std::size_t bytes);
-/// Of pinned_allocate. No work may still use it: who frees it waits first.
+/// Frees memory of pinned_allocate. No work may still use it.
 bool pinned_free(void* p) noexcept;
 
-/// Locks pages that the host has where they are, for every device: all, or none. False when that many cannot be locked.
+/// Page-locks existing host memory for every device. Returns false, with nothing locked, if that many pages cannot be locked.
 ///
-/// A driver may refuse one registration of 512 GiB and more, so the pages are registered in parts that end at multiples of
-/// registered_part. A copy may not pass from one part to the next; those of copy.hpp do not.
-/// Throws: cuda_error; nothing is locked then. Cost: a call of CUDA for each part.
+/// Drivers may reject a registration of 512 GiB or more, so the pages are registered in parts that end at multiples of registered_part. A
+/// copy must not cross parts; copy.hpp splits its copies.
+/// Throws: cuda_error; nothing is locked. Cost: a CUDA call for each part.
 [[nodiscard]] bool lock_pages(void* p, std::size_t bytes);
-/// Of lock_pages, with the same arguments. No work may still use them. False when some stay locked, which is reported.
+/// Undoes lock_pages with the same arguments. No work may still use the memory. Returns false if pages stay locked, which is reported.
 bool unlock_pages(void* p, std::size_t bytes) noexcept;
 
 /// Bytes; a power of two.
 inline constexpr std::size_t registered_part = std::size_t{256} << 30;
 
-/// The bytes from `at` to the end of its part, or `bytes` if that is less.
+/// Returns the bytes from `at` to the end of its part, at most `bytes`.
 [[nodiscard]] inline std::size_t within_part(void const* at, std::size_t bytes) noexcept {
     std::size_t const left = registered_part - reinterpret_cast<std::uintptr_t>(at) % registered_part;
     return bytes < left ? bytes : left;
 }
 
-/// Memory that migrates between host and device; device_free frees it. Null when there is too little. Throws: cuda_error.
+/// Allocates memory that migrates between host and device, freed by device_free; null if insufficient. Throws: cuda_error.
 [[nodiscard]] void* managed_allocate(std::size_t bytes);
 
-/// The device that memory is on; nothing when it is the host's, or nothing that CUDA knows. Throws: cuda_error.
+/// Returns the device of device or managed memory; nullopt for other memory. Throws: cuda_error.
 [[nodiscard]] std::optional<device> device_of(void const* p);
 
 }  // namespace cuota::inline v0::rt
 
 namespace cuota::inline v0::detail {
 
-/// Waits on the host for the streams of a device on which async_free was called, if they belong to a `stream` and are not captured, so that
-/// the wait invalidates no capture. Returns whether there were any. Errors go to the error sink. Threads: any.
+/// Waits on the host for the streams of a device on which async_free was called, except native ones, and captured ones, because that would
+/// invalidate the capture. Returns whether it waited. Errors go to the error sink. Threads: any.
 bool wait_for_async_frees(device where) noexcept;
 
 }  // namespace cuota::inline v0::detail
@@ -150,7 +151,7 @@ CUOTA_INLINE bool async_free(void* p, stream_ref s) noexcept {
 
 namespace detail {
 
-// Null for a device without pools.
+// Returns null for a device without pools.
 [[nodiscard]] CUOTA_INLINE cudaMemPool_t default_pool(device where) {
     cudaMemPool_t pool = nullptr;
     cudaError_t const code = cudaDeviceGetDefaultMemPool(&pool, where.ordinal());

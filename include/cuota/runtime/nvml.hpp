@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Who else holds memory on a device: NVIDIA's management library, where the machine has one.
+/// NVIDIA's management library (NVML), if installed: other processes on a device.
 #pragma once
 
 #include <cstddef>
@@ -18,26 +18,27 @@
 
 namespace cuota::inline v0 {
 
-/// What was asked for, or in words why it is not known. Not an error: many machines have no NVML.
+/// A value, or the reason why it is unknown, which is not an error: many machines have no NVML.
 /// Example: tests/runtime/nvml.sim.cpp
 template <class T>
 class nvml_answer {
 public:
-    nvml_answer(T value) : value_{std::move(value)} {}  ///< one that has it
-    /// One that has none. `why` is for people, and not empty.
+    nvml_answer(T value) : value_{std::move(value)} {}  ///< has a value
+    /// Makes a result without a value. `why` must not be empty.
     [[nodiscard]] static nvml_answer unknown(std::string why) {
         nvml_answer answer;
         answer.why_not_ = std::move(why);
         return answer;
     }
 
-    [[nodiscard]] bool has_value() const noexcept { return value_.has_value(); }  ///< else why_not() says why
-    explicit operator bool() const noexcept { return has_value(); }               ///< as has_value
-    /// Only when there is one.
+    /// If false, why_not() returns the reason.
+    [[nodiscard]] bool has_value() const noexcept { return value_.has_value(); }
+    explicit operator bool() const noexcept { return has_value(); }  ///< same as has_value
+    /// Requires has_value().
     [[nodiscard]] T const& operator*() const noexcept { return *value_; }
-    /// Only when there is one.
+    /// Requires has_value().
     [[nodiscard]] T const* operator->() const noexcept { return &*value_; }
-    /// "libnvidia-ml.so.1: cannot open shared object file: ..."; empty when there is a value.
+    /// Returns the reason, such as "libnvidia-ml.so.1: cannot open shared object file: ..."; empty if there is a value.
     [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
 
 private:
@@ -48,17 +49,17 @@ private:
 
 /// A process that uses a device. Example: tests/runtime/nvml.sim.cpp
 struct nvml_process {
-    unsigned pid = 0;                  ///< of the host, also in a container
-    std::optional<std::size_t> bytes;  ///< of device memory; none where the driver does not tell
-    std::string name{};                ///< of /proc, at most 15 bytes; empty where it is not to be seen
-    bool is_this = false;              ///< has the pid of the calling one
+    unsigned pid = 0;                  ///< in the host's namespace, also in a container
+    std::optional<std::size_t> bytes;  ///< device memory; nullopt if the driver does not report it
+    std::string name{};                ///< from /proc, at most 15 bytes; empty if not visible
+    bool is_this = false;              ///< has the pid of the calling process
 };
 
-/// A device's memory, for every program. Bytes. Example: tests/runtime/nvml.sim.cpp
+/// A device's memory, for all programs. Bytes. Example: tests/runtime/nvml.sim.cpp
 struct nvml_memory {
-    std::size_t total = 0;  ///< of the device
-    std::size_t free = 0;   ///< in nobody's use
-    std::size_t used = 0;   ///< with what the driver keeps for itself
+    std::size_t total = 0;  ///< capacity
+    std::size_t free = 0;   ///< not in use
+    std::size_t used = 0;   ///< includes the driver's own memory
 };
 
 namespace detail {
@@ -67,14 +68,14 @@ namespace detail {
 
 }  // namespace detail
 
-/// "00000000:3b:00.0", where it is on the machine's PCI buses. CUDA_VISIBLE_DEVICES gives devices other ordinals in every
-/// process; this is the same in all, and what NVML knows it by. Of a part of a device (MIG), it is the whole one's.
+/// Returns the PCI address "00000000:3b:00.0", by which NVML identifies devices. It is the same in all processes, whereas
+/// CUDA_VISIBLE_DEVICES changes ordinals. A MIG instance has the address of the whole device.
 /// Throws: cuda_error.
 [[nodiscard]] std::string pci_bus_id(device d);
 
 namespace detail {
 
-// Of NVML's interface, what is used here: its numbers and layouts are the same in all drivers since 450.
+// The part of NVML's ABI that is used here; constants and layouts are the same in all drivers since 450.
 namespace nvml_abi {
 
 using result = int;
@@ -109,39 +110,38 @@ using processes_call = result(handle, unsigned*, process*);
 
 }  // namespace detail
 
-/// NVML, opened when it is first needed: nothing is linked, and a machine without it only knows less.
+/// NVML, loaded at run time: nothing is linked.
 ///
-/// Threads: any. Throws: std::bad_alloc; what NVML cannot tell is an answer without a value. In a forked child of the process that
-/// opened it that is everything, and nothing is closed.
-/// Cost: of a question tens of microseconds to milliseconds: for reports, not for every allocation.
+/// Threads: any. Throws: std::bad_alloc; a query that fails, without NVML, or in a forked child of the process that opened it returns a result
+/// without a value.
+/// Cost: tens of microseconds to milliseconds per query: for reports, not for every allocation.
 /// Example: tests/runtime/nvml.sim.cpp
 class nvml {
 public:
-    /// The function of a name; null where there is none.
+    /// Returns the function of that name, or null.
     using find_symbol = std::function<void*(char const* name)>;
 
-    /// The machine's own. Absent on the simulated runtime, whose devices are not the machine's.
+    /// Returns the machine's NVML; unavailable on the simulated runtime, where devices are not the machine's.
     [[nodiscard]] static nvml const& of_this_machine();
-    /// Opens a library by its name or path.
+    /// Loads the library with that name or path.
     explicit nvml(char const* library = "libnvidia-ml.so.1");
-    /// One whose functions are found in another way.
+    /// Uses functions found by `find`.
     explicit nvml(find_symbol const& find);
 
-    nvml(nvml const&) = delete;  // NVML counts who has begun with it
+    nvml(nvml const&) = delete;  // NVML counts initializations
     nvml& operator=(nvml const&) = delete;
     ~nvml();
 
-    [[nodiscard]] bool is_there() const noexcept { return why_not_.empty(); }  ///< opened, and started
-    /// Empty when it is there.
+    [[nodiscard]] bool is_there() const noexcept { return why_not_.empty(); }  ///< loaded and initialized
+    /// Returns why NVML is unavailable; otherwise empty.
     [[nodiscard]] std::string const& why_not() const noexcept { return why_not_; }
 
-    /// "580.65.06"
+    /// Returns for example "580.65.06".
     [[nodiscard]] nvml_answer<std::string> driver_version() const;
-    /// Of the device with that pci_bus_id.
+    /// Returns the memory of the device with that pci_bus_id.
     [[nodiscard]] nvml_answer<nvml_memory> memory(std::string const& pci) const;
-    /// Who uses the device with that pci_bus_id, for computing or for pictures; the most bytes first, and those of whom it
-    /// is not known last. In a container the pids are those of the host: names may be missing or another's, and this
-    /// process not be known by its pid.
+    /// Returns the compute and graphics processes on the device with that pci_bus_id, most bytes first, unknown sizes last. In a container
+    /// the pids are the host's, so names may be missing or wrong, and is_this may be false for this process.
     [[nodiscard]] nvml_answer<std::vector<nvml_process>> processes(std::string const& pci) const;
 
 private:
@@ -152,11 +152,11 @@ private:
     [[nodiscard]] static Call* as(void* symbol) noexcept {
         return reinterpret_cast<Call*>(symbol);
     }
-    // Both have this layout; the one without a number has another.
+    // _v3 and _v2 share this layout; the unversioned function has another.
     [[nodiscard]] static detail::nvml_abi::processes_call* newest(find_symbol const& find,
                                                                   std::string const& name);
     [[nodiscard]] std::string words(char const* name, detail::nvml_abi::result code) const;
-    // Why a call gave nothing; empty when it did.
+    // Returns why a call failed; empty if it succeeded.
     template <class Call, class Ask>
     [[nodiscard]] std::string asked(char const* name, Call* call, Ask ask) const {
         if (!is_there()) return why_not_;
@@ -166,7 +166,7 @@ private:
         return code == detail::nvml_abi::success ? "" : words(name, code);
     }
     [[nodiscard]] std::string found(std::string const& pci, detail::nvml_abi::handle& device) const;
-    // Adds those of a list to `all`; who is there already is in both, with all its bytes in each.
+    // Adds the processes of a list to `all`. A process in both lists has its total bytes in each.
     [[nodiscard]] std::string list(char const* name, detail::nvml_abi::processes_call* call,
                                    detail::nvml_abi::handle device, std::vector<nvml_process>& all) const;
     static void add(detail::nvml_abi::process const& p, std::vector<nvml_process>& all);
@@ -235,7 +235,7 @@ CUOTA_INLINE nvml::nvml(find_symbol const& find) { start(find); }
 CUOTA_INLINE nvml::nvml(find_symbol const&, std::string why_not) : why_not_{std::move(why_not)} {}
 
 CUOTA_INLINE nvml const& nvml::of_this_machine() {
-    static nvml const& one =  // never destroyed: reports at the very end of the program ask it
+    static nvml const& one =  // never destroyed: reports during exit use it
         *(is_simulated() ? new nvml{find_symbol{}, "the device is simulated"} : new nvml);
     return one;
 }
@@ -286,7 +286,7 @@ CUOTA_INLINE nvml_answer<std::vector<nvml_process>> nvml::processes(std::string 
     std::vector<nvml_process> all;
     if (why.empty()) why = list("nvmlDeviceGetComputeRunningProcesses", compute_, device, all);
     if (!why.empty()) return answer::unknown(std::move(why));
-    (void)list("nvmlDeviceGetGraphicsRunningProcesses", graphics_, device, all);  // many have none
+    (void)list("nvmlDeviceGetGraphicsRunningProcesses", graphics_, device, all);  // optional
     for (nvml_process& p : all) {
         p.name = detail::process_name(p.pid);
         p.is_this = p.pid == static_cast<unsigned>(::getpid());
@@ -335,7 +335,8 @@ CUOTA_INLINE std::string nvml::list(char const* name, detail::nvml_abi::processe
     std::string why = asked(name, call, [&](auto* ask) {
         result code = insufficient_size;
         unsigned count = 0;
-        for (int tries = 0; tries != 8 && code == insufficient_size; ++tries) {  // more may come meanwhile
+        // The number may grow meanwhile.
+        for (int tries = 0; tries != 8 && code == insufficient_size; ++tries) {
             found.resize(tries == 0 ? 0 : std::size_t{count} + 8);
             count = static_cast<unsigned>(found.size());
             code = ask(device, &count, found.empty() ? nullptr : found.data());

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Whether kernels of one device may reach the memory of another.
-/// For pool/ and buffer/, which make typed errors of it; copies need none of this: the driver copies between any devices.
+/// Peer access of kernels to memory of another device. For pool/ and buffer/, which add typed errors; copies do not need it, because the
+/// driver copies between any devices.
 #pragma once
 
 #include <optional>
@@ -12,16 +12,17 @@
 
 namespace cuota::inline v0::rt {
 
-/// Whether the machine lets kernels of one device reach memory of another, once that is allowed. True of itself.
-/// Throws: cuda_error. Cost: a call of CUDA.
+/// Returns whether kernels of `from` can access the other device's memory once enabled; true for the same device.
+/// Throws: cuda_error. Cost: a CUDA call.
 [[nodiscard]] bool can_reach(device from, device memory_of);
 
-/// Lets kernels of one device reach all memory that cudaMalloc gives of another, now and later, for the whole process and its
-/// life; allowed already, or of itself, does nothing. Throws: cuda_error; cudaErrorPeerAccessUnsupported where they cannot.
+/// Enables access of kernels of `from` to all memory that cudaMalloc allocates on the other device, now and later, for the life of the
+/// process. Does nothing if enabled already, or for the same device. Throws: cuda_error; cudaErrorPeerAccessUnsupported if the devices
+/// cannot.
 void allow_reach(device from, device memory_of);
 
-/// The device whose memory lies at an address that kernels of `from` may not reach now; nothing where they may, and where the
-/// driver does not know. Throws: cuda_error. Cost: some calls of CUDA.
+/// Returns the device of the memory at `at` if kernels of `from` may not access it now; nullopt if they may, or if the driver does not
+/// know. Throws: cuda_error. Cost: several CUDA calls.
 [[nodiscard]] std::optional<device> out_of_reach(device from, void const* at);
 
 }  // namespace cuota::inline v0::rt

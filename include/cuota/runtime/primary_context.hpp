@@ -1,24 +1,24 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The context that CUDA makes for a device when the runtime first uses it: hundreds of megabytes on a GPU.
-/// For device_scope, which must make none on a device that the program does not use.
+/// The primary context, which CUDA creates when the runtime first uses a device: hundreds of megabytes on a GPU. For device_scope, which
+/// must not create one on a device that the program does not use.
 #pragma once
 
 #include <cuota/core/config.hpp>
 
 namespace cuota::inline v0::rt {
 
-/// Whether the device of that ordinal has one. True as well when the driver is too old to say. Throws: cuda_error.
-/// Threads: any. Cost: a call of the driver.
+/// Returns whether the device has a primary context; true if the driver is too old to report it. Throws: cuda_error.
+/// Threads: any. Cost: a driver call.
 [[nodiscard]] bool has_primary_context(int device);
 
-/// Makes the context of that device current for the calling thread, and creates it if there is none. The runtime's current device
-/// is that one until pop_primary_context, after which it is what it was, without a call that names it: cudaSetDevice would create a
-/// context there. Throws: cuda_error; nothing is current that was not before.
+/// Makes the device's primary context current for the calling thread, creating it if necessary. The device is the runtime's current one
+/// until pop_primary_context, which restores the previous one without cudaSetDevice, as that would create a context there. Throws:
+/// cuda_error; the current context is unchanged.
 void push_primary_context(int device);
 
-/// Undoes the last push_primary_context. What goes wrong is reported.
+/// Undoes the last push_primary_context. Reports errors.
 void pop_primary_context() noexcept;
 
 }  // namespace cuota::inline v0::rt
@@ -29,7 +29,7 @@ void pop_primary_context() noexcept;
 
 namespace cuota::inline v0::rt::driver {
 
-/// The driver's functions that are used here; null from the first on that the driver lacks.
+/// The driver functions used here. From the first one that the driver lacks, all are null.
 struct context_calls {
     CUresult (*device_get)(CUdevice*, int);        ///< cuDeviceGet
     CUresult (*state)(CUdevice, unsigned*, int*);  ///< cuDevicePrimaryCtxGetState
@@ -37,10 +37,10 @@ struct context_calls {
     CUresult (*release)(CUdevice);                 ///< cuDevicePrimaryCtxRelease
     CUresult (*push)(CUcontext);                   ///< cuCtxPushCurrent
     CUresult (*pop)(CUcontext*);                   ///< cuCtxPopCurrent
-    bool is_complete;                              ///< it has them all
+    bool is_complete;                              ///< all were found
 };
 
-/// Found once; again when the driver did not answer. Threads: any. Throws: cuda_error.
+/// Looks the functions up once; an attempt that throws is repeated. Threads: any. Throws: cuda_error.
 [[nodiscard]] context_calls const& calls_for_contexts();
 
 CUOTA_INLINE context_calls const& calls_for_contexts() {
@@ -83,7 +83,7 @@ CUOTA_INLINE void push_primary_context(int device) {
     CUcontext context = nullptr;
     driver::check(native.retain(&context, handle), "cuDevicePrimaryCtxRetain");
     CUresult const code = native.push(context);
-    // The runtime keeps the context that cudaInitDevice has created.
+    // The runtime retains the context that cudaInitDevice created.
     driver::give_back("cuDevicePrimaryCtxRelease", [&] { return native.release(handle); });
     driver::check(code, "cuCtxPushCurrent");
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Streams: an owner, a reference, and a share that keeps the stream alive for a release to come.
+/// Streams: an owner, a non-owning reference, and a shared owner for later deallocations.
 #pragma once
 
 #include <cstddef>
@@ -33,77 +33,75 @@ bool wait_for_async_frees(device where) noexcept;
 
 }  // namespace detail
 
-/// A stream that somebody else owns; what functions take. Copies are free.
+/// A non-owning reference to a stream, for function parameters. Copies are free.
 ///
-/// Made from a `stream` or from a native handle. A native handle must outlive what is still to be released on it;
-/// a `stream` need not: owners of memory keep a share of it. A stream_ref itself keeps nothing: clang warns of one that is made of
-/// a temporary `stream`.
-/// A default handle (cudaStreamPerThread, cudaStreamLegacy) names the stream that it names in the calling thread, on its current
-/// device, at the time of the call. Owners remember which stream that was, and `home()` of a buffer returns that stream: in another
-/// thread it cannot be reached, and each use of it there is misuse that names both threads.
+/// Converts from a `stream` or a native handle. A native handle must outlive the memory to be freed on it; a `stream` need not, because
+/// owners of memory share its ownership. A stream_ref keeps nothing alive; clang warns about one made from a temporary `stream`.
+/// A default handle (cudaStreamPerThread, cudaStreamLegacy) refers to the calling thread's stream on its current device at the time of the
+/// call. Owners of memory store which stream that was, and `home()` of a buffer returns it; other threads cannot reach it, and each use
+/// there is misuse that names both threads.
 /// Threads: any.
-/// Throws:  cuda_error where CUDA is asked, misuse where a capture would be spoiled; nothing to make or copy one.
-/// Cost:    of a `stream` the device and the id are known; of a native handle each is two CUDA calls.
+/// Throws:  cuda_error where CUDA is queried, misuse where a capture would be invalidated; construction and copies throw nothing.
+/// Cost:    device and id are stored for a `stream`; for a native handle each takes two CUDA calls.
 /// Example: tests/runtime/stream.sim.cpp
 class CUOTA_POINTER stream_ref {
 public:
-    /// Of a native handle; cudaStreamLegacy and cudaStreamPerThread are such. 0 is cudaStreamPerThread in a file that is compiled with
-    /// CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread), as in CUDA's calls there, and else cudaStreamLegacy.
+    /// Refers to a native handle. Like in CUDA's calls, 0 means cudaStreamPerThread in files compiled with
+    /// CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread), otherwise cudaStreamLegacy.
     [[gnu::always_inline]] stream_ref(cudaStream_t native) noexcept : word_{word_of(native)} {}
-    stream_ref(int) = delete;             // 0 is the legacy default stream only by accident
-    stream_ref(std::nullptr_t) = delete;  // likewise: say cudaStreamLegacy or cudaStreamPerThread
+    stream_ref(int) = delete;             // an integer 0 is the legacy default stream only by accident
+    stream_ref(std::nullptr_t) = delete;  // likewise: pass cudaStreamLegacy or cudaStreamPerThread
 
-    /// For calls of CUDA. Lives as long as the stream does. Of a default stream that was remembered, the handle, which names that
-    /// stream in its own thread and on its own device only.
+    /// Returns the native handle, valid as long as the stream; for a stored default stream only in its own thread and on its own device.
     [[nodiscard]] cudaStream_t get() const noexcept {
         return is_owned() ? owned_state().native : unowned_handle();
     }
 
-    /// True when it was made from a `stream`, which is kept by those who must release memory on it.
+    /// Returns whether it was made from a `stream`, which owners of memory keep alive.
     [[nodiscard]] bool is_owned() const noexcept { return (word_ & tag_bits) == owned; }
-    /// Unique over the life of the program, unlike the handle. While others capture a native stream, CUDA does not tell its id:
-    /// another one stands for it until the capture ends. Throws: cuda_error, never for one that is owned.
+    /// Returns an id that, unlike the handle, is unique in the process. CUDA does not report the id of a native stream in a foreign
+    /// capture; a substitute is returned. Throws: cuda_error, never for a `stream`.
     [[nodiscard]] std::uint64_t id() const { return is_owned() ? owned_state().id : unowned_id(); }
-    /// True when b was made from the same `stream`, or the same handle. Says less than ==, and faster.
+    /// Returns whether b was made from the same `stream` or handle. Faster than ==, which may hold without it.
     [[nodiscard]] bool is_same(stream_ref b) const noexcept { return word_ == b.word_; }
 
-    /// The device that the stream belongs to; of a native stream that others capture, which CUDA does not tell, the current device.
+    /// Returns the stream's device; the current device for a native stream in a foreign capture, because CUDA does not report its device.
     /// Throws: cuda_error.
     [[nodiscard]] cuota::device device() const;
 
-    /// Waits on the host for all work enqueued so far. Throws: cuda_error, also of that work; misuse while it is captured.
+    /// Waits on the host for all work enqueued so far. Throws: cuda_error, also for an error of that work; misuse while it is captured.
     void synchronize(place where = place::here()) const;
 
-    /// True when everything enqueued so far is done. Throws: cuda_error; misuse while it is captured.
+    /// Returns whether all work enqueued so far has finished. Throws: cuda_error; misuse while it is captured.
     [[nodiscard]] bool is_idle() const;
 
-    /// True while what is enqueued becomes a graph: to ask whether it is idle would spoil that. Throws: cuda_error.
+    /// Returns whether the stream is being captured; is_idle would then invalidate the capture. Throws: cuda_error.
     [[nodiscard]] bool is_capturing() const;
 
-    /// Work enqueued here later starts after the event. No host wait, except while others capture this stream by CUDA's own calls:
-    /// a graph cannot wait for work outside of it, so the host waits for an event of such work. An event of a capture goes to
-    /// cudaStreamWaitEvent, which makes this stream part of that capture.
-    /// Throws: cuda_error; misuse when a `capture` has one of the two and not the other.
+    /// Orders later work on this stream after the event. Does not block the host, except if this stream is in a foreign capture and the
+    /// event is not, because a graph cannot wait for work outside of it. For an event of a foreign capture, cudaStreamWaitEvent makes this
+    /// stream part of that capture.
+    /// Throws: cuda_error; misuse if a `capture` includes only one of the two.
     void wait(event const& done) const;
 
-    /// True for a default stream that belongs to one thread: cudaStreamPerThread, or what an owner remembered of it.
+    /// Returns whether it is cudaStreamPerThread, or a stored stream of one thread.
     [[nodiscard]] bool is_of_one_thread() const noexcept {
         return !is_owned() && get() == cudaStreamPerThread;
     }
-    /// False for cudaStreamPerThread as another thread remembered it: the calling thread has no handle for that stream.
+    /// Returns false for cudaStreamPerThread of another thread, for which the calling thread has no handle.
     [[nodiscard]] bool is_reachable() const noexcept;
-    /// False for cudaStreamPerThread of a thread that has ended; its work may still run.
+    /// Returns false for cudaStreamPerThread of a thread that has ended; its work may still run.
     [[nodiscard]] bool has_live_thread() const noexcept;
-    /// Throws misuse, which names both threads, unless it is reachable.
+    /// Throws misuse that names both threads, unless is_reachable().
     void refuse_elsewhere(place where = {}) const;
 
-    /// Whether both are one stream: by their native handles; by thread and device for default handles.
+    /// Compares streams: by native handle; default handles by thread and device.
     friend bool operator==(stream_ref a, stream_ref b) noexcept {
         return a.is_same(b) || (a.get() == b.get() && a.is_same_default(b));
     }
 
 private:
-    // Before the call that would spoil the capture.
+    // Throws misuse before a CUDA call that would invalidate a capture.
     void refuse_captured(char const* what, place where) const;
     friend class stream;
     friend class stream_share;
@@ -113,18 +111,17 @@ private:
     explicit stream_ref(detail::stream_state& state) noexcept
         : word_{reinterpret_cast<std::uintptr_t>(&state) | owned} {}
 
-    // One word, which goes in a register: a native handle, of which CUDA has 0, 1, 2 and pointers, or the address of the
-    // state, marked.
+    // One word, which fits a register: a native handle (0, 1, 2 or a pointer) or the tagged address of the state.
     static constexpr std::uintptr_t tag_bits = 7, owned = 5, remembered_default = 7;
     static_assert(alignof(detail::stream_state) > tag_bits);
 
-    // Of two with one handle.
+    // Compares two streams with the same handle.
     [[nodiscard]] bool is_same_default(stream_ref b) const noexcept;
     [[nodiscard]] bool has_state() const noexcept { return (word_ & owned) == owned; }
     [[nodiscard]] bool is_remembered_default() const noexcept {
         return (word_ & tag_bits) == remembered_default;
     }
-    // Into each file, as that is compiled: the library's own files do not know what 0 is elsewhere.
+    // Inlined into each file with that file's meaning of 0.
     [[nodiscard, gnu::always_inline]] static std::uintptr_t word_of(cudaStream_t native) noexcept {
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
         if (!native) return reinterpret_cast<std::uintptr_t>(cudaStreamPerThread);
@@ -135,7 +132,7 @@ private:
     [[nodiscard]] detail::stream_state& owned_state() const noexcept {
         return *reinterpret_cast<detail::stream_state*>(word_ - owned);
     }
-    [[nodiscard]] detail::stream_state& state() const noexcept {  // where it has one
+    [[nodiscard]] detail::stream_state& state() const noexcept {  // requires has_state()
         return *reinterpret_cast<detail::stream_state*>(word_ & ~tag_bits);
     }
     [[nodiscard]] cudaStream_t unowned_handle() const noexcept {
@@ -146,35 +143,34 @@ private:
     std::uintptr_t word_;
 };
 
-/// A stream_ref that keeps a `stream` alive: what an owner of memory remembers for its release. 8 bytes.
-/// Of a default handle it keeps the stream that the handle names where the share is made. Another native handle it does not own, as
-/// stream_ref does not.
-/// Threads: as `shared`. Cost: an atomic addition to make or to copy one of a `stream`; a move is none; of a default handle a CUDA call
-/// to make one.
+/// A shared owner of a `stream`, in 8 bytes: owners of memory store one for the deallocation.
+/// For a default handle it stores the stream that the handle refers to at construction. Other native handles are not owned.
+/// Threads: like `shared`. Cost: for a `stream`, construction and copies are an atomic increment; for a default handle, construction is a
+/// CUDA call; moves are free.
 /// Example: tests/runtime/stream.sim.cpp
 class stream_share {
 public:
-    /// Counts as an owner from here on.
+    /// Becomes an owner of the stream.
     stream_share(stream_ref s) noexcept;
-    /// One more of the same stream.
+    /// Adds an owner.
     stream_share(stream_share const& other) noexcept : stream_share{other.stream_} {}
-    /// Takes the share over: other is of cudaStreamLegacy after it, and keeps nothing.
+    /// Transfers ownership; `other` refers to cudaStreamLegacy afterwards and owns nothing.
     stream_share(stream_share&& other) noexcept
         : stream_{std::exchange(other.stream_, stream_ref{cudaStreamLegacy})} {}
-    /// Of the same stream as other; the share it had is dropped.
+    /// Shares the stream of `other` and drops the previous one.
     stream_share& operator=(stream_share other) noexcept;
     ~stream_share();
-    /// As a share that does not count, where somebody else keeps the stream; the caller must not destroy it.
-    /// A default stream is counted all the same, so its share must be destroyed.
+    /// Makes a share without a reference count, for a `stream` that another owner keeps alive; it must not be destroyed. For a default
+    /// stream it is counted and must be destroyed.
     [[nodiscard]] static stream_share uncounted(stream_ref s) noexcept { return {s, nullptr}; }
 
-    operator stream_ref() const noexcept { return stream_; }                   ///< as it was made from
-    [[nodiscard]] cudaStream_t get() const noexcept { return stream_.get(); }  ///< for calls of CUDA
+    operator stream_ref() const noexcept { return stream_; }                   ///< refers to the same stream
+    [[nodiscard]] cudaStream_t get() const noexcept { return stream_.get(); }  ///< for CUDA calls
 
-    /// True when nobody else could enqueue anything more through this stream's owner: all other shares are gone.
-    /// Never of a native handle, whose owner is not known here.
+    /// Returns true if it is the only owner of a `stream`: nothing else can enqueue work on it. False for a native handle: its owner is
+    /// unknown.
     [[nodiscard]] bool is_last() const noexcept { return is_owned() && stream_.state().owners() == 1; }
-    [[nodiscard]] bool is_owned() const noexcept { return stream_.is_owned(); }  ///< as of stream_ref
+    [[nodiscard]] bool is_owned() const noexcept { return stream_.is_owned(); }  ///< see stream_ref
 
 private:
     stream_share(stream_ref s, std::nullptr_t) noexcept : stream_{s} {
@@ -189,8 +185,8 @@ private:
 
 namespace detail {
 
-/// Makes the device current of a default stream that was remembered, so that its handle names that stream; nothing for others.
-/// Throws: misuse, which names both threads, when the stream belongs to another thread; cuda_error. Nothing changed then.
+/// For a stored default stream, makes its device current, so that the handle refers to it; otherwise does nothing.
+/// Throws: misuse that names both threads if the stream belongs to another thread; cuda_error. Nothing changes.
 /// Cost: a comparison, for other streams.
 class on_device_of {
 public:
@@ -207,58 +203,57 @@ private:
 
 class capture_scope;
 
-/// The capture of this thread that takes in what is enqueued on s; null when there is none. Throws: cuda_error for a native
-/// stream that has no id.
+/// Returns the capture of this thread that includes s, or null. Throws: cuda_error for a native stream without an id.
 [[nodiscard]] capture_scope* capture_of(stream_ref s);
-/// True while `capture` captures s, on any thread: then what ran on s before is over, and an event recorded on it would stand
-/// for what has not run. Throws: as capture_of.
+/// Returns whether `capture` captures s, on any thread: earlier work on s has then finished, and events recorded on s represent work that
+/// has not run. Throws: see capture_of.
 [[nodiscard]] bool is_captured(stream_ref s);
 
-/// CUDA's number of the foreign capture that s is part of, 0 when it is part of none. A capture is foreign when it was begun by
-/// cudaStreamBeginCapture and not by `capture`: the library does not know the graph that comes of it, its launches or its end.
-/// Of a stream that cannot be reached from the calling thread: 0.
+/// Returns CUDA's number of the foreign capture that s is part of, or 0. A foreign capture was begun by cudaStreamBeginCapture and not by
+/// `capture`: the library cannot observe its graph, its launches and its end.
+/// Returns 0 for a stream that the calling thread cannot reach.
 /// Throws: cuda_error. Cost: a CUDA call.
 [[nodiscard]] std::uint64_t foreign_capture_of(stream_ref s);
-/// For foreign_capture_of: the capture is invalidated already, or s is the legacy stream, which CUDA forbids to use while a blocking
-/// stream is captured. No other capture has this number.
+/// Result of foreign_capture_of for an invalidated capture, and for the legacy stream while CUDA forbids its use because a blocking stream
+/// is captured. No capture has this number.
 inline constexpr std::uint64_t unknown_capture = ~std::uint64_t{0};
 
 }  // namespace detail
 
-/// Which streams' work a device begins first. A hint: it does not interrupt what runs.
+/// Scheduling priority of a stream's work. A hint: running work is not preempted.
 enum class stream_priority {
-    normal,  ///< CUDA's 0, the least
-    high,    ///< the greatest that the device has
+    normal,  ///< CUDA's priority 0, the lowest
+    high,    ///< the device's highest
 };
 
-/// Owns a CUDA stream of the current device, one that does not wait for the legacy default stream.
+/// Owns a CUDA stream of the current device that does not synchronize with the legacy default stream (cudaStreamNonBlocking).
 ///
-/// Move-only; moved-from may only be destroyed or assigned to, and any other use is misuse. Destruction does not wait: enqueued work still
-/// runs, and the native stream is destroyed after the last owner of memory that must be released on it.
-/// Order:   work runs in the order in which it was enqueued here, and beside that of other streams.
-/// Threads: as CUDA's streams: any, and work of several threads comes in the order in which their calls do.
-/// Throws:  cuda_error, std::bad_alloc on construction; misuse when moved from.
-/// Cost:    some CUDA calls to make one: keep it.
+/// Move-only; a moved-from stream may only be destroyed or assigned to. The destructor does not wait: enqueued work still runs, and the
+/// native stream is destroyed after the last owner of memory to be freed on it.
+/// Order:   work runs in the order in which it was enqueued, concurrently with other streams.
+/// Threads: any; work of several threads is ordered by their calls.
+/// Throws:  cuda_error, std::bad_alloc on construction; misuse if moved from.
+/// Cost:    several CUDA calls to make one: keep it.
 /// Example: examples/first.cpp
 class CUOTA_OWNER stream {
 public:
-    /// Of the calling thread's current device. Throws: cuda_error, std::bad_alloc.
+    /// Makes a stream on the calling thread's current device. Throws: cuda_error, std::bad_alloc.
     explicit stream(stream_priority priority = stream_priority::normal);
-    stream(stream&&) noexcept = default;             ///< takes it over
-    stream& operator=(stream&&) noexcept = default;  ///< as the end of what it was; takes the other over
-    stream(stream const&) = delete;  // two owners of one order of work would each think it is theirs
+    stream(stream&&) noexcept = default;             ///< transfers ownership
+    stream& operator=(stream&&) noexcept = default;  ///< drops the current stream and transfers ownership
+    stream(stream const&) = delete;                  // one owner per stream; use stream_ref
     stream& operator=(stream const&) = delete;
 
-    operator stream_ref() const { return stream_ref{state()}; }        ///< what functions take
-    [[nodiscard]] cudaStream_t get() const { return state().native; }  ///< for calls of CUDA
-    /// Unique over the life of the program.
+    operator stream_ref() const { return stream_ref{state()}; }        ///< a reference, for parameters
+    [[nodiscard]] cudaStream_t get() const { return state().native; }  ///< for CUDA calls
+    /// Returns an id that is unique in the process.
     [[nodiscard]] std::uint64_t id() const { return state().id; }
-    /// The one that was current when it was made.
+    /// Returns the device that was current at construction.
     [[nodiscard]] cuota::device device() const { return state().home; }
-    /// As stream_ref::synchronize: the host waits for all work enqueued so far.
+    /// See stream_ref::synchronize.
     void synchronize(place where = place::here()) const { stream_ref{*this}.synchronize(where); }
-    [[nodiscard]] bool is_idle() const { return stream_ref{*this}.is_idle(); }  ///< as of stream_ref
-    void wait(event const& done) const;                                         ///< as of stream_ref
+    [[nodiscard]] bool is_idle() const { return stream_ref{*this}.is_idle(); }  ///< see stream_ref
+    void wait(event const& done) const;                                         ///< see stream_ref
 
 private:
     [[nodiscard]] detail::stream_state& state() const {
@@ -280,10 +275,10 @@ private:
 
 namespace cuota::inline v0::detail {
 
-// CUDA refuses cudaStreamGetId and cudaStreamGetDevice of a captured stream, in every mode, and invalidates its capture.
+// CUDA rejects cudaStreamGetId and cudaStreamGetDevice for a captured stream, in every mode, and invalidates its capture.
 CUOTA_INLINE bool is_being_captured(cudaStream_t native) { return stream_ref{native}.is_capturing(); }
 
-// Of a stream that others capture: the same each time, and none that CUDA gives, which counts from 1.
+// Returns a constant id for a stream in a foreign capture, different from CUDA's ids, which count from 1.
 CUOTA_INLINE std::uint64_t substitute_id(cudaStream_t native) noexcept {
     constexpr std::uint64_t mark = std::uint64_t{1} << 63;
     return mark | reinterpret_cast<std::uintptr_t>(native);
@@ -391,7 +386,7 @@ CUOTA_INLINE void stream_share::keep_default() noexcept {
 }
 
 CUOTA_INLINE void stream_share::remember_default() noexcept {
-    union forever {  // belongs to no thread: a wait for it is a wait for the device
+    union forever {  // has no thread: a wait for it is a wait for the device
         forever() noexcept
             : state{cudaStreamPerThread, ~std::uint64_t{0}, cuota::device{0}, {~std::uint64_t{0}, 0}} {
             state.thread_has_ended = true;
@@ -403,7 +398,7 @@ CUOTA_INLINE void stream_share::remember_default() noexcept {
     detail::stream_state* known = nullptr;
     try {
         known = detail::default_stream(stream_.native()).detach();
-    } catch (...) {  // the next CUDA call fails for the same reason, and reports it
+    } catch (...) {  // the next CUDA call fails for the same reason and reports it
         known = &unknown.state;
         known->add_owner();
     }
@@ -438,8 +433,7 @@ CUOTA_INLINE bool is_captured(stream_ref s) {
 }
 
 CUOTA_INLINE std::uint64_t foreign_capture_of(stream_ref s) {
-    if (!s.is_reachable())
-        return 0;  // CUDA cannot be asked here, and no work can be marked or enqueued either
+    if (!s.is_reachable()) return 0;  // CUDA cannot be queried from this thread, nor can work be enqueued
     on_device_of const here{s};
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     unsigned long long number = 0;

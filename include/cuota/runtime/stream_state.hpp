@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Streams that are remembered, and which stream a default handle names. For runtime/stream.hpp.
+/// Stored streams, and the streams that default handles refer to. For runtime/stream.hpp.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,16 @@
 
 namespace cuota::inline v0::detail {
 
-/// A thread of the host: a number that no other thread of the program has or had, and the system's name for messages.
+/// A host thread: a number, unique in the process also among past threads, and the system's id for messages.
 struct host_thread {
     std::uint64_t number = 0;
     long system_id = 0;
 
-    /// The calling thread. Numbers count from 1.
+    /// Returns the calling thread. Numbers count from 1.
     CUOTA_PROCESS_STATE [[nodiscard]] static host_thread current() noexcept;
 };
 
-/// A stream that is remembered: a `stream`, which the last owner destroys, or a default stream, which CUDA owns.
+/// A stored stream: a `stream`, which the last owner destroys, or a default stream, which CUDA owns.
 struct stream_state final : ref_counted {
     stream_state(cudaStream_t handle, std::uint64_t stream_id, device where,
                  host_thread named_in = {}) noexcept
@@ -33,19 +33,19 @@ struct stream_state final : ref_counted {
     cudaStream_t native;
     std::uint64_t id;
     device home;
-    /// Of cudaStreamPerThread: the only thread whose handle names this stream; else number 0.
+    /// For cudaStreamPerThread, the only thread where the handle refers to this stream; otherwise number 0.
     host_thread thread;
     std::atomic<bool> thread_has_ended = false;
     std::atomic<bool> has_async_frees = false;  // is in async_frees
 };
 
-/// True for the handles that name another stream on another device (0, cudaStreamLegacy) or in another thread as well
-/// (cudaStreamPerThread). Everything else names one stream.
+/// Returns whether the handle refers to another stream on each device (0, cudaStreamLegacy) and also in each thread (cudaStreamPerThread).
+/// Every other handle refers to one stream.
 [[nodiscard]] inline bool is_default_handle(cudaStream_t native) noexcept {
     return reinterpret_cast<std::uintptr_t>(native) <= 2;
 }
 
-/// The stream that a default handle names in the calling thread on its current device. Throws: cuda_error, std::bad_alloc.
+/// Returns the stream of a default handle in the calling thread on its current device. Throws: cuda_error, std::bad_alloc.
 [[nodiscard]] shared<stream_state> default_stream(cudaStream_t native);
 
 }  // namespace cuota::inline v0::detail
@@ -70,7 +70,7 @@ CUOTA_INLINE host_thread host_thread::current() noexcept {
     return mine;
 }
 
-/// The default streams that were named: of one thread, or the legacy streams of all devices.
+/// The stored default streams of one thread, or the legacy streams of all devices.
 struct default_streams {
     dynamic_array<shared<stream_state>> named;
 
@@ -84,14 +84,14 @@ struct default_streams {
     }
     CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> fresh(cudaStream_t native, device where,
                                                                         host_thread thread) {
-        // CUDA counts ids from 1, and refuses to tell the id of a stream that is captured.
+        // CUDA's ids count from 1, and CUDA does not report the id of a captured stream.
         constexpr std::uint64_t mark = std::uint64_t{3} << 62;
         static constinit std::atomic<std::uint64_t> made = 0;
         std::uint64_t const id = mark | (made.fetch_add(1, std::memory_order_relaxed) + 1);
         return shared<stream_state>::make(native, id, where, thread);
     }
 
-    /// Those of all devices. Never destroyed, as streams may be destroyed during exit.
+    /// Returns the legacy stream of a device. Never destroyed: streams may be destroyed during exit.
     CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> legacy(device where) {
         union forever {
             forever() noexcept : all{} {}
@@ -105,7 +105,7 @@ struct default_streams {
         std::lock_guard const lock{kept.all.guard};
         return kept.all.streams.of(cudaStreamLegacy, where, {});
     }
-    /// Of the calling thread. While the thread's own objects are being destroyed at its end, each is made anew.
+    /// Returns the calling thread's default stream of a device. While thread-local objects are being destroyed, each call makes a new one.
     CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> per_thread(device where) {
         static constinit thread_local bool has_ended = false;
         struct until_thread_end : default_streams {
@@ -130,7 +130,7 @@ CUOTA_INLINE stream_state::~stream_state() {
     if (is_default_handle(native)) return;
     if (has_async_frees.load(std::memory_order_relaxed)) async_frees::leave(*this);
     rt::beside_capture const beside;
-    // Returns at once; enqueued work still runs.
+    // Returns immediately; enqueued work still runs.
     rt::give_back("cudaStreamDestroy", [this] { return cudaStreamDestroy(native); });
 }
 

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The driver's virtual-memory calls: addresses without memory, and pages of memory mapped there. They are asked of the
-/// runtime by name, so nothing is linked to the driver's library.
-/// For pool/, which makes typed errors and accounts of them; programs use the pools.
+/// Virtual memory management of the driver: reserved address ranges, and physical memory mapped into them. The functions are looked up by
+/// name, so nothing is linked to the driver's library. For pool/, which adds typed errors and accounting; programs use the pools.
 #pragma once
 
 #include <cstddef>
@@ -16,30 +15,29 @@
 
 namespace cuota::inline v0::rt {
 
-/// Whether the device has virtual memory that programs can map. Throws: cuda_error.
+/// Returns whether the device supports virtual memory management. Throws: cuda_error.
 [[nodiscard]] bool supports_virtual_memory(device where);
 
-/// What the device maps memory in multiples of: 2 MiB as a rule. Bytes; a power of two. Throws: cuda_error.
+/// Returns the mapping granularity of the device in bytes: a power of two, usually 2 MiB. Throws: cuda_error.
 [[nodiscard]] std::size_t page_size(device where);
 
-/// Addresses that nothing else gets while this lives, and that nothing is behind. What was mapped there must be unmapped
-/// before it ends. Move-only; moved-from is empty.
-/// Threads: one at a time. Cost: a call of the driver to make it, and one at its end.
+/// Owns reserved addresses without memory. Mappings in it must be unmapped before it is destroyed. Move-only; empty after a move.
+/// Threads: one at a time. Cost: a driver call to construct it and one to destroy it.
 /// Example: tests/runtime/virtual_memory.sim.cpp
 class address_range {
 public:
     address_range() noexcept = default;  ///< empty
-    /// Whole pages of the device. Empty when the driver has no such addresses left. Throws: cuda_error.
+    /// Reserves `bytes` bytes, a multiple of page_size(where). Empty if the driver has no such range. Throws: cuda_error.
     address_range(device where, std::size_t bytes);
-    /// Takes over the addresses: other is empty then.
+    /// Transfers ownership; `other` is empty afterwards.
     address_range(address_range&& other) noexcept;
-    /// Gives back what it had, and takes over the other.
+    /// Releases the current range and transfers ownership.
     address_range& operator=(address_range&& other) noexcept;
     ~address_range() { give_back(); }
 
-    /// Its first address; null when empty.
+    /// Returns the first address; null if empty.
     [[nodiscard]] std::byte* at() const noexcept { return reinterpret_cast<std::byte*>(at_); }
-    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< 0 when empty
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< 0 if empty
 
 private:
     void give_back() noexcept;
@@ -48,27 +46,26 @@ private:
     std::size_t bytes_ = 0;
 };
 
-/// What memory is made of before it is mapped.
+/// Properties of physical memory to map.
 struct physical_memory {
-    device where;              ///< whose memory it is
-    bool is_for_rdma = false;  ///< GPUDirect RDMA may reach it, where the device can do that
+    device where;              ///< the device
+    bool is_for_rdma = false;  ///< accessible by GPUDirect RDMA, if the device supports it
 };
 
-/// Of a device, for GPUDirect RDMA where it can do that with mapped memory: network cards and file systems read and write it
-/// without the host. Throws: cuda_error. Cost: two calls of the driver.
+/// Returns the properties for a device, with GPUDirect RDMA (access by network cards and file systems without the host) if the device
+/// supports it for mapped memory. Throws: cuda_error. Cost: two driver calls.
 [[nodiscard]] physical_memory physical_memory_of(device where);
 
-/// Allocates whole pages of memory and maps them as one: they can be unmapped only together. Nothing may use them before
-/// allow_access. False, and nothing is mapped, when the device has too little.
-/// Throws: cuda_error; nothing is mapped then. Cost: three calls of the driver, whatever the size.
+/// Allocates `bytes` bytes (whole pages) and maps them as one mapping, which can only be unmapped as a whole. It may be accessed only after
+/// allow_access. Returns false, with nothing mapped, if memory is insufficient.
+/// Throws: cuda_error; nothing is mapped. Cost: three driver calls, independent of the size.
 [[nodiscard]] bool map_memory(physical_memory const& of, void* at, std::size_t bytes);
 
-/// Unmaps one mapping, or several side by side, each as a whole, and releases their memory. It waits for nothing: no work may
-/// still use it. False when it could not be unmapped, which is reported: all is mapped as before.
-/// Cost: one call of the driver.
+/// Unmaps one or several adjacent mappings, each as a whole, and frees their memory. Does not wait: no work may still use it. Returns
+/// false, with everything still mapped, if that failed, which is reported. Cost: one driver call.
 bool unmap_memory(void* at, std::size_t bytes) noexcept;
 
-/// Lets kernels and copies of these devices use mappings side by side. Throws: cuda_error. Cost: one call of the driver.
+/// Allows kernels and copies of these devices to access adjacent mappings. Throws: cuda_error. Cost: one driver call.
 void allow_access(device_set who, void* at, std::size_t bytes);
 
 }  // namespace cuota::inline v0::rt
@@ -86,42 +83,42 @@ void allow_access(device_set who, void* at, std::size_t bytes);
 
 namespace cuota::inline v0::rt {
 
-/// The driver's own calls, which the runtime finds by name.
+/// Driver functions, looked up by name.
 namespace driver {
 
-/// The driver's functions that are used here, each under its name; null from the first on that it lacks.
+/// The driver functions used here. From the first one that the driver lacks, all are null.
 struct call_table {
-    decltype(&cuDeviceGet) device_get;                     ///< its handle of an ordinal
-    decltype(&cuDeviceGetAttribute) device_attribute;      ///< whether it can map
-    decltype(&cuMemGetAllocationGranularity) granularity;  ///< bytes of a page
-    decltype(&cuMemAddressReserve) reserve;                ///< addresses without memory
-    decltype(&cuMemAddressFree) free;                      ///< of reserve
-    decltype(&cuMemCreate) create;                         ///< memory without an address
-    decltype(&cuMemRelease) release;                       ///< of create; a mapping keeps it
-    decltype(&cuMemMap) map;                               ///< memory to an address
-    decltype(&cuMemUnmap) unmap;                           ///< of map
-    decltype(&cuMemSetAccess) set_access;                  ///< who may use what is mapped
-    decltype(&cuPointerGetAttribute) pointer_attribute;    ///< who may use what lies at an address
-    bool is_complete;                                      ///< it has them all
+    decltype(&cuDeviceGet) device_get;                     ///< returns the handle of an ordinal
+    decltype(&cuDeviceGetAttribute) device_attribute;      ///< queries support for mappings
+    decltype(&cuMemGetAllocationGranularity) granularity;  ///< returns the page size
+    decltype(&cuMemAddressReserve) reserve;                ///< reserves addresses
+    decltype(&cuMemAddressFree) free;                      ///< undoes reserve
+    decltype(&cuMemCreate) create;                         ///< allocates physical memory
+    decltype(&cuMemRelease) release;                       ///< undoes create; mappings keep the memory
+    decltype(&cuMemMap) map;                               ///< maps memory at an address
+    decltype(&cuMemUnmap) unmap;                           ///< undoes map
+    decltype(&cuMemSetAccess) set_access;                  ///< sets which devices may access a mapping
+    decltype(&cuPointerGetAttribute) pointer_attribute;    ///< queries which devices may access an address
+    bool is_complete;                                      ///< all were found
 };
 
-/// Asks the runtime for all of them. Throws: cuda_error.
+/// Looks all of them up. Throws: cuda_error.
 [[nodiscard]] call_table find_calls();
 
-/// Asked for once; again when the driver did not answer. Threads: any. Throws: cuda_error.
+/// Looks the functions up once; an attempt that throws is repeated. Threads: any. Throws: cuda_error.
 [[nodiscard]] call_table const& calls();
 
-/// What is asked of the driver: memory that stays on the device.
+/// Pinned device memory.
 [[nodiscard]] CUmemAllocationProp properties_of(physical_memory const& of) noexcept;
 
 /// Throws: cuda_error.
 [[nodiscard]] bool has_attribute(device where, CUdevice_attribute which);
 
-/// What stands for physical memory until it is mapped: a mapping keeps the memory by itself.
+/// Owns a handle of physical memory until it is mapped; a mapping keeps the memory by itself.
 struct physical_traits {
-    using type = CUmemGenericAllocationHandle;  ///< the driver's
+    using type = CUmemGenericAllocationHandle;  ///< the driver's handle
     static type none() noexcept { return 0; }   ///< no memory
-    /// Its memory goes with the last mapping.
+    /// Releases the handle; the memory is freed with the last mapping.
     static void close(type memory) noexcept;
 };
 
@@ -131,7 +128,7 @@ struct physical_traits {
 
 namespace cuota::inline v0::rt::driver {
 
-static_assert(std::is_same_v<CUdeviceptr, unsigned long long>);  // address_range has one
+static_assert(std::is_same_v<CUdeviceptr, unsigned long long>);  // the type of address_range::at_
 
 CUOTA_INLINE call_table find_calls() {
     constexpr unsigned since = 10020;
@@ -179,7 +176,7 @@ CUOTA_INLINE void physical_traits::close(type memory) noexcept {
 namespace cuota::inline v0::rt {
 
 CUOTA_INLINE bool supports_virtual_memory(device where) {
-    (void)where.memory();  // starts the driver, and the device
+    (void)where.memory();  // starts the driver and the device
     return driver::calls().is_complete &&
            driver::has_attribute(where, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Threads of a kernel that work on one thing together.
+/// Cooperation of the threads of a warp in a kernel.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 namespace cuota::inline v0::detail {
 
-/// Threads that run together and can pass values to each other: 32 on a GPU, and on the host one, which does the work of all. Code
-/// that divides its work by `lane` and `threads` is the same on both, and so are its results where their order does not matter.
-/// All threads of a warp make the same calls of its functions, in the same order.
+/// Threads that run together and exchange values: 32 on a GPU; on the host one, which does all of the work. Code that divides its work by
+/// `lane` and `threads` is the same on both, and so are its results if they do not depend on order.
+/// All threads of a warp must call its functions in the same order.
 class warp {
 public:
 #if defined(__CUDA_ARCH__)
@@ -23,13 +23,13 @@ public:
 #else
     static constexpr unsigned threads = 1;
 #endif
-    /// The one that this thread belongs to. A grid's blocks are of whole warps.
+    /// Makes the warp of thread t. Blocks consist of whole warps.
     CUOTA_KERNEL explicit warp(kernel_thread t) : lane_{static_cast<unsigned>(t.index % threads)} {}
 
-    /// This thread's number: 0 to threads - 1.
+    /// Returns this thread's index: 0 to threads - 1.
     [[nodiscard]] CUOTA_KERNEL unsigned lane() const { return lane_; }
 
-    /// Whether it is true in any thread.
+    /// Returns whether `mine` is true in any thread.
     [[nodiscard]] CUOTA_KERNEL bool any(bool mine) const {
 #if defined(__CUDA_ARCH__)
         return __any_sync(everyone, mine) != 0;
@@ -37,10 +37,10 @@ public:
         return mine;
 #endif
     }
-    /// The largest of all threads' numbers, none of which is below 0 or a NaN.
+    /// Returns the maximum of `mine` over all threads. No value may be negative or NaN.
     [[nodiscard]] CUOTA_KERNEL float largest(float mine) const {
 #if defined(__CUDA_ARCH__)
-        unsigned bits = __float_as_uint(mine);  // of such numbers in the order of the numbers
+        unsigned bits = __float_as_uint(mine);  // non-negative floats compare like their bits
 #if __CUDA_ARCH__ >= 800
         bits = __reduce_max_sync(everyone, bits);
 #else
@@ -54,7 +54,7 @@ public:
         return mine;
 #endif
     }
-    /// Words of 32 bits: bit b of words[w] is is_set(32 * w + b), which may be called for all bits before any word is known.
+    /// Sets bit b of words[w] to `is_set(32 * w + b)`, which may be called for all bits before any word is set.
     template <unsigned Words, class IsSet>
     CUOTA_KERNEL void vote(IsSet const& is_set, std::uint32_t (&words)[Words]) const {
 #if defined(__CUDA_ARCH__)
@@ -86,11 +86,11 @@ struct each_by_warp {
     }
 };
 
-/// Enqueues f(i, warp) for every i < n: all threads of one warp call it with the same i. n = 0 enqueues nothing.
-/// As for_each_index else.
+/// Enqueues f(i, warp) for every i < n; all threads of one warp call it with the same i. n = 0 enqueues nothing.
+/// Order, threads, throws: see for_each_index.
 template <class F>
 void for_each_by_warp(stream_ref s, std::size_t n, F f, char const* name, place where = place::here()) {
-    constexpr std::size_t warps = kernel_grid::threads / 32;  // of a block
+    constexpr std::size_t warps = kernel_grid::threads / 32;  // per block
     if (n == 0) return;
     launch_kernel(s, kernel_grid{n / warps + (n % warps != 0 ? 1 : 0), true},
                   each_by_warp<F>{n, std::move(f)}, name, where);
