@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the nodes of one tree of budgets share: a lock, a version that tells readers without it of changes, and who
-/// is concerned. For guard/ledger_node.hpp.
+/// State shared by the nodes of one tree of budgets: the lock, the version for lock-free readers (a seqlock), holders and observers. For
+/// guard/ledger_node.hpp.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A number written under the tree's lock between two steps of its version, and read by anybody who checks that.
+/// A number that is written under the tree's lock between two increments of its version. Lock-free readers must validate the version.
 class figure {
 public:
     explicit figure(std::size_t n = 0) noexcept : n_{n} {}
@@ -35,37 +35,38 @@ private:
     published<std::size_t> n_;
 };
 
-/// Somebody else who limits what the root of a tree may hold: a driver, who has other programs to serve.
+/// An external limit on the bytes of a tree's root, such as a driver that also serves other programs.
 class outer_limit {
 public:
     virtual ~outer_limit() = default;
 
-    /// Asks, and sets the limit of `root` by the answer. True when it is higher than before.
+    /// Queries the source and sets the limit of `root` accordingly. Returns true if it has risen.
     virtual bool look(ledger_node& root) noexcept = 0;
-    /// True when the last answer is too old to go by.
+    /// Returns true if the last value has expired.
     [[nodiscard]] virtual bool is_stale() const noexcept = 0;
-    /// What a thread may hold ready of a node without looking. Bytes.
+    /// Returns the most bytes that a stock may hold without a query.
     [[nodiscard]] virtual std::size_t most_in_stock() const noexcept = 0;
 };
 
-/// What the nodes of one tree share.
+/// State shared by the nodes of one tree.
 struct ledger_tree final : ref_counted {
     mutex guard;
     published_version version;
-    stock* open = nullptr;  // all that are open, of all nodes
-    // Each leaves before it is destroyed.
+    stock* open = nullptr;  // list of the open stocks of all nodes
+    // Holders are removed before they are destroyed.
     dynamic_array<std::pair<ledger_node const*, stakeholder*>> stakeholders;
-    dynamic_array<ledger_node const*> nodes;  // all, each after its parent
+    dynamic_array<ledger_node const*> nodes;  // all nodes, each after its parent
     dynamic_array<std::pair<ledger_node const*, shared<budget_observer>>> observers;
     sole<outer_limit> outer;  // set before a second node is made
-    onlooker* due = nullptr;  // those to be notified when the lock has been released
+    onlooker* due = nullptr;  // to be notified when the lock has been released
     void const* const state = process_state();
 };
 
-/// The tree's lock, held to change figures. Who looks on is called when it ends: it must be what ends last.
+/// Holds the tree's lock while figures change. Its destructor notifies the onlookers after unlocking: it must be the last destructor to
+/// run.
 class [[nodiscard]] ledger_change {
 public:
-    /// Throws: misuse in a child of the process that made the tree; functions that are noexcept ask is_of_parent() before.
+    /// Throws: misuse in a forked child of the process that made the tree; noexcept functions check is_of_parent() first.
     explicit ledger_change(ledger_tree& tree);
     ledger_change(ledger_change const&) = delete;
     ledger_change& operator=(ledger_change const&) = delete;
@@ -100,7 +101,7 @@ CUOTA_INLINE ledger_change::~ledger_change() {
     tree_.guard.unlock();
     locked_region::leave();
     if (due) [[unlikely]]
-        deliver(due);  // the tree may be gone after it
+        deliver(due);  // may destroy the tree
 }
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Blocks that are alive, by their first byte, and those that went last.
+/// Table of live blocks by address, and of the last removed ones.
 #pragma once
 
 #include <cstddef>
@@ -15,33 +15,33 @@
 
 namespace cuota::inline v0::detail {
 
-/// What is known of a block: a line of cache.
+/// Record of a block, of one cache line.
 struct alignas(64) live_record {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
-    void* at = nullptr;  // null: no record
+    void* at = nullptr;  // null: empty slot
     std::size_t bytes = 0;
-    std::uint64_t number = 0;  // in the order of allocations of one thread
+    std::uint64_t number = 0;  // order of allocation within a part of a tracker
     std::uint64_t stream = no_stream;
     tag name{};
     place where{};
-    void* extra = nullptr;  // what whoever keeps the map has for it
+    void* extra = nullptr;  // for the owner of the map
 };
 
-/// A hash table with linear probing, at most three quarters full, whose room is reserved before it is used: neither an
-/// insertion nor a removal can fail. Any address goes, of any alignment. Not thread-safe.
+/// Hash table with linear probing and a load factor of at most 3/4. Slots are reserved before they are used, so that neither insertion nor
+/// removal can fail. Keys are arbitrary addresses. Not thread-safe.
 class live_map {
 public:
-    /// Room for one record more, until it is inserted or cancelled; false when the table has to grow for it.
+    /// Reserves a slot for one record, until it is inserted or cancelled. Returns false if the table must grow first.
     [[nodiscard]] bool try_reserve() noexcept;
-    /// Throws: std::bad_alloc; unchanged then.
+    /// Like try_reserve, but grows the table. Throws: std::bad_alloc; the map is unchanged.
     void reserve();
     void cancel() noexcept { --reserved_; }
 
-    /// In room that was reserved.
+    /// Inserts into a reserved slot.
     void insert(live_record const& r) noexcept;
     [[nodiscard]] live_record* find(void const* at) const noexcept;
-    /// What find gave. It is remembered for a while among those that went; what stands behind it in its run moves up.
+    /// Removes a record returned by find, by backward-shift deletion. The last 32 removed records are kept for for_each_gone.
     void erase(live_record& r) noexcept;
 
     template <class Visit>
@@ -49,7 +49,7 @@ public:
         for (std::size_t i = 0; i != size_; ++i)
             if (slots_[i].at) visit(slots_[i]);
     }
-    /// The last ones that went, in no order.
+    /// Visits the last removed records, in unspecified order.
     template <class Visit>
     void for_each_gone(Visit visit) const {
         for (std::size_t i = 0; gone_ && i != kept; ++i)
