@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The live blocks of one resource, with their names, for many threads at once.
+/// Live-allocation table of one resource, with labels, for concurrent use.
 #pragma once
 
 #include <array>
@@ -25,27 +25,26 @@
 
 namespace cuota::inline v0::detail {
 
-/// Keeps records of blocks by their first byte. Each thread enters them in a part of its own, so that it goes without
-/// a lock while it also gives them back itself; what others took is looked for in their parts.
-/// What is alive at its end is reported, or at the program's if that is earlier.
+/// Records blocks by address. Each thread adds records to its own part, without a lock as long as it frees its blocks itself; blocks of
+/// other threads are looked up in their parts. Live blocks are reported at destruction or at program exit, whichever comes first.
 /// Threads: any.
 class tracker {
     struct part;
 
 public:
-    /// what: "tracked memory"; with the name, the title of all messages.
+    /// what: for example "tracked memory"; with the name, the title of all messages.
     tracker(char const* what, tag name) : what_{what}, name_{name} { registry::instance().enter(*this); }
     tracker(tracker const&) = delete;
     tracker& operator=(tracker const&) = delete;
     ~tracker();
 
-    /// Room for the record of a block to come, given back at the end of its scope.
+    /// Reserves a record for a block to be allocated; released on destruction if unused.
     class [[nodiscard]] reservation {
     public:
         reservation(reservation const&) = delete;
         reservation& operator=(reservation const&) = delete;
         ~reservation();
-        /// Takes the room: the block is alive from here on. Its number is found here.
+        /// Adds the record and assigns its number: the block is live from here on.
         void enter(live_record& r) noexcept;
 
     private:
@@ -57,26 +56,26 @@ public:
     /// Throws: std::bad_alloc; misuse after close.
     reservation reserve(place where);
 
-    /// Takes off the record of a block that this thread has entered, as most are; false when there is none of so many bytes.
+    /// Removes the record of a block in this thread's own part, the common case. Returns false if none has this address and size.
     [[nodiscard]] bool try_take_out(void* p, std::size_t bytes) noexcept;
-    /// Takes the record of the block at p off. Throws: misuse that names the block when there is none of so many bytes;
-    /// std::bad_alloc; nothing is changed then.
+    /// Removes the record of the block at p. Throws: misuse, naming the block, if none has this address and size; std::bad_alloc. Nothing
+    /// is changed.
     [[nodiscard]] live_record take_out(void* p, std::size_t bytes);
 
-    /// Runs f() while no block comes or goes, once at a time. Throws: what f does.
+    /// Runs f() while blocks can neither be added nor removed; one call at a time. Throws: what f throws.
     template <class F>
     void at_rest(F f) const {
         at_rest_from(0, f);
     }
-    /// visit(record) for each block. While at rest, and not otherwise.
+    /// Calls visit(record) for each block. Requires at_rest.
     template <class Visit>
     void for_each(Visit visit) const {
         for (part const& in : parts_) in.blocks.for_each(visit);
     }
-    /// While at rest: all that are alive have smaller numbers, all that come later this one or greater ones.
+    /// Requires at_rest. Numbers of live blocks are smaller than the returned one; later numbers are not.
     [[nodiscard]] std::uint64_t next_number() const noexcept { return parts_[0].next; }
 
-    /// The blocks that is_meant(record) is true of. Throws: std::bad_alloc.
+    /// Returns the blocks for which is_meant(record) is true. Throws: std::bad_alloc.
     template <class Which>
     [[nodiscard]] survivors survivors_of(Which is_meant) const {
         survivors alive;
@@ -88,7 +87,7 @@ public:
         return alive;
     }
 
-    /// From here on nothing can be taken. Throws: misuse that names what is still alive; nothing is changed then.
+    /// Refuses all later reservations. Throws: misuse that names the live blocks; nothing is changed.
     void close(place where);
 
     [[nodiscard]] std::string title() const;
@@ -97,13 +96,12 @@ private:
     struct alignas(64) part {
         mutable tenured_lock lock;
         live_map blocks;
-        // Threads number for themselves, which costs nothing, and begin together again after each rest.
+        // Each part counts by itself, without synchronization; at_rest sets all counters to their maximum.
         std::uint64_t next = 1;
         bool is_closed = false;
     };
 
-    // All trackers, for the program's end: memory whose owner was forgotten keeps its resource, and so its tracker, for
-    // ever.
+    // All trackers, for the report at program exit: a forgotten owner of memory keeps its resource, and so its tracker, alive forever.
     struct registry {
         process_lock guard;
         tracker* first = nullptr;
@@ -137,8 +135,8 @@ private:
     char const* const what_;
     tag const name_;
     mutable std::array<part, 16> parts_{};
-    std::atomic<unsigned> used_ = 0;  // of the parts, those that have ever had a record
-    bool was_told_ = false;           // of what is alive, at the program's end
+    std::atomic<unsigned> used_ = 0;  // bit set of the parts that have ever had a record
+    bool was_told_ = false;           // live blocks were reported at program exit
     tracker* before_ = nullptr;
     tracker* after_ = nullptr;
 };
@@ -227,8 +225,8 @@ CUOTA_INLINE std::string tracker::title() const {
 }
 
 CUOTA_INLINE auto tracker::registry::instance() -> registry& {
-    static registry& all = *new registry;  // never destroyed: statics leave it until the very end
-    // In a forked child all live memory belongs to the parent.
+    static registry& all = *new registry;  // never destroyed: static objects leave it during exit
+    // In a forked child, all live memory belongs to the parent process.
     static child_hook& hook = *new child_hook{[](child_hook&) noexcept { all.first = nullptr; }};
     (void)hook;
     struct at_program_end {
