@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Base of the resource adaptors that keep records of another resource's memory.
+/// Base of the resource adaptors that record another resource's memory.
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@ concept knows_device = requires(R const& r) {
     { r.device() } -> std::convertible_to<device>;
 };
 
-/// Order in which an allocation or deallocation is made: that of a stream, or synchronous (no stream).
+/// Order of an allocation or deallocation: that of a stream, or synchronous.
 class call_order {
 public:
     call_order() noexcept = default;
@@ -43,14 +43,14 @@ private:
     bool has_stream_ = false;
 };
 
-/// Resource adaptor over Upstream. All copies share one state, of type Books, which has upstream() and makes the calls:
+/// Resource adaptor over Upstream. Copies share one state, of type Books, which has upstream() and makes the calls:
 ///
 ///     allocate(order, bytes, alignment, who)    through order.take(upstream, ...)
 ///     deallocate(order, p, bytes, alignment)    noexcept, through order.give(upstream, ...)
 template <resource Upstream, class Books>
 class accounted {
 public:
-    // No move operations: a move is a copy, so that a moved-from handle stays valid.
+    // A move is a copy, so that a moved-from handle stays valid.
     accounted(accounted const&) noexcept = default;
     accounted& operator=(accounted const&) noexcept = default;
 
@@ -91,7 +91,7 @@ protected:
     [[nodiscard]] shared<Books> const& owner() const noexcept { return books_; }
 
 private:
-    // In a forked child, does nothing: the memory and its records belong to the parent process.
+    // Does nothing in a forked child: the memory belongs to the parent process.
     void give(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!books_->is_of_parent()) [[likely]]
             books_->deallocate(order, p, bytes, alignment);

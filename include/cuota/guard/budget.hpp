@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Budgets: limits on the bytes that a part of a program may hold, checked before anything is allocated.
+/// Budgets: limits on the bytes that a part of a program may hold, checked before each allocation.
 #pragma once
 
 #include <cstddef>
@@ -28,87 +28,85 @@ extern template class shared<detail::ledger>;
 extern template class shared<detail::prepayment>;
 #endif
 
-/// A limit in bytes and the account of the memory charged to it. A handle: copies refer to the same budget.
+/// A limit in bytes and the account of the memory charged to it. Copies are handles of the same budget.
 ///
-/// Exact under any number of threads: the charged bytes never exceed the limit (inclusive), not even for an instant, and no charge that
-/// fits is refused. With a parent, a charge is made at every level or at none. A charge that does not fit first makes pools, caches and
-/// loaders under the budget release idle memory and is then retried. If it still does not fit, it is refused with the full list of holders.
+/// Exact under any number of threads: charged bytes never exceed the limit (inclusive), and no charge that fits is refused. With a parent,
+/// a charge is made at every level or at none. A charge that does not fit makes pools, caches and loaders under the budget release idle
+/// memory and is retried; if it still does not fit, the refusal lists all holders.
 ///
-/// A budget counts only what is charged to it, be it device or host memory: pass it to a pool, a loader or `budgeted`. When a budget with a
-/// parent is destroyed while bytes are charged to it, that is reported to the error sink, and the parent keeps the charge, because these
-/// bytes can no longer be refunded.
-/// Units:   bytes as charged; rounding up to a granule (the allocation granularity) happens before the charge.
-/// Order:   none. A charge takes effect at the call, whatever work is pending on streams; a caller that refunds must take care of that.
+/// Counts only memory that is charged to it, on the device or the host: pass it to a pool, a loader or `budgeted`. If it is destroyed with
+/// bytes charged to it, that is reported to the error sink, and its parent keeps the charge, since these bytes can no longer be refunded.
+/// Units:   bytes as charged; rounding up to a granule (the allocation granularity) comes before the charge.
+/// Order:   none: charges and refunds take effect at once, whatever work is pending on streams.
 /// Threads: any. Throws on construction: std::bad_alloc.
-/// Cost:    a charge and its refund are a few loads and stores at any depth if this thread has refunded at least `bytes` bytes here before;
-///          otherwise they take the lock of the whole tree. `limit`, `held`, `peak`, `room` and `now` take that lock.
+/// Cost:    a charge and its refund are a few loads and stores at any depth if this thread has refunded at least `bytes` here before,
+///          otherwise they take the lock of the whole tree, as `limit`, `held`, `peak`, `room` and `now` do.
 /// Example: examples/first.cpp, examples/one_budget.cpp
 class budget {
 public:
-    /// Makes a root budget. limit: bytes, inclusive; `unlimited` counts and never refuses.
+    /// Makes a root. limit: bytes, inclusive; `unlimited` only counts.
     budget(std::string name, std::size_t limit);
 
-    /// Makes a budget inside `parent`: each charge here is also made there.
+    /// Makes a budget inside `parent`, to which its charges are charged too.
     budget(std::string name, std::size_t limit, budget const& parent);
-    /// Refers to the same budget. A move is a copy, so that a moved-from handle stays valid.
+    /// Refers to the same budget; so does a move, and the moved-from handle stays valid.
     budget(budget const&) noexcept = default;
-    budget& operator=(budget const&) noexcept = default;  ///< refers to the same budget as the argument
+    budget& operator=(budget const&) noexcept = default;  ///< refers to the argument's budget
     ~budget() = default;
 
-    /// Makes a budget for a device's memory. Its limit follows the memory of other programs, the CUDA context and libraries:
+    /// Makes a budget for a device's memory, whose limit follows the memory of other programs, the CUDA context and libraries:
     ///
     ///     limit = min(share * total, the driver's free bytes + bytes charged here - keep_free),  0 <= share <= 1
     ///
-    /// The driver's figure is cached for `good_for` and queried again before any refusal that it causes. Charges of less than 64 KiB per
-    /// thread in all may be met by an older figure. If the query fails, that is reported to the error sink and the last figure is kept.
-    /// When others have allocated memory that this budget had counted on, `limit()` may be less than `held()`; nothing can be charged
-    /// meanwhile.
+    /// The driver's figure is cached for `good_for`, and queried again before it causes a refusal. Charges of less than 64 KiB per thread
+    /// in total may use an older one. A failed query is reported to the error sink, and the last figure is kept. If others allocate memory
+    /// that the budget counted on, `limit()` may fall below `held()`; nothing can be charged meanwhile.
     /// Throws: cuda_error; misuse if share is out of range.
     [[nodiscard]] static budget of_device(device where, double share = 1.0, std::size_t keep_free = 0,
                                           std::chrono::nanoseconds good_for = std::chrono::milliseconds{10});
 
-    /// Records the device memory that is in use now and was not allocated through cuota (the CUDA context, libraries) as the baseline.
-    /// Refusals report it separately from memory that other programs allocate later. Call it once libraries are initialized and before
-    /// other programs start. Returns the baseline in bytes. Throws: cuda_error; misuse if this budget was not made by of_device.
+    /// Records the device memory in use that was not allocated through cuota (the CUDA context, libraries) as the baseline, which refusals
+    /// report separately from later allocations of other programs. Call it once libraries are initialized, before other programs start.
+    /// Returns the bytes.
+    /// Throws: cuda_error; misuse if this budget was not made by of_device.
     std::size_t learn_overhead();
 
-    /// Charges `bytes` to this budget and all its ancestors. May make caches release memory first. The tag appears in the refusal only;
-    /// charged bytes are attributed to the tags of the reservations, pools and `budgeted` resources that hold them.
-    /// Throws: budget_exceeded with all facts; nothing is charged (strong guarantee).
+    /// Charges `bytes` here and at every ancestor. May make caches release memory first. A refusal names the request by the tag; held bytes
+    /// are listed under the tags of the reservations, pools and `budgeted` resources that hold them.
+    /// Throws: budget_exceeded with all facts; nothing is charged.
     void charge(std::size_t bytes, tag name = {}, place where = place::here());
 
-    /// Like charge, but returns false at once if the bytes do not fit, without reclaiming memory.
+    /// Like charge, but returns false at once if the bytes do not fit, and reclaims nothing.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept;
 
-    /// Refunds bytes that were charged to this budget itself. Refunding more than that, bytes charged to its descendants not included, is
-    /// reported to the error sink as misuse and changes nothing.
+    /// Refunds bytes charged to this budget itself. More than that, not counting charges of descendants, is reported to the error sink as
+    /// misuse and changes nothing.
     void refund(std::size_t bytes, place where = place::here()) noexcept;
 
-    /// Charges bytes now, to be spent later through the reservation's own budget; the unspent bytes are refunded when it is destroyed. The
-    /// tag becomes the name of that budget; refusals attribute the unspent bytes to it. May make caches release memory first.
-    /// Throws: budget_exceeded; nothing is charged.
+    /// Charges bytes in advance, to be spent through the reservation's own budget, which is named by the tag; refusals list the unspent
+    /// bytes under it. May make caches release memory first. Throws: budget_exceeded; nothing is charged.
     [[nodiscard]] reservation reserve(std::size_t bytes, tag name = {}, place where = place::here());
 
-    /// Returns the name: as given, "device 0" for a budget of a device, or the tag of a reservation. Valid as long as the budget.
+    /// Returns the given name, "device 0" for a budget of a device, or a reservation's tag. Valid as long as the budget.
     [[nodiscard]] std::string const& name() const noexcept;
-    /// Returns the limit in bytes, inclusive; for a budget of a device as of the last driver query, for a reservation the reserved bytes.
+    /// Returns the limit in bytes: as of the last driver query for a budget of a device, the reserved bytes for a reservation.
     [[nodiscard]] std::size_t limit() const;
-    /// Returns the bytes charged to this budget and its descendants. While other threads charge, their parts are read at different moments.
+    /// Returns the bytes charged here and to descendants. While other threads charge, their parts are read at different moments.
     [[nodiscard]] std::size_t held() const;
-    /// Returns the most bytes held at one instant since construction or `reset_peak`. Exact.
+    /// Returns the most bytes held at one instant since construction or `reset_peak`; exact.
     [[nodiscard]] std::size_t peak() const;
-    /// Returns the bytes that could be charged now: the least that this budget and its ancestors have available.
+    /// Returns the bytes that this budget and all its ancestors have available now.
     [[nodiscard]] std::size_t room() const noexcept;
-    /// Returns name, limit, held and peak, read at one moment, and whether it is the budget of a reservation.
+    /// Returns name, limit, held and peak of one moment, and whether it is a reservation's.
     [[nodiscard]] budget_facts now() const;
-    /// Sets the peak of this budget, and of no other, to the bytes held now.
+    /// Sets the peak of this budget only to the bytes held now.
     void reset_peak() noexcept;
-    /// Returns the last refused request to this budget or a descendant, for callers behind an API that swallowed the exception.
+    /// Returns the last refusal here or in a descendant, for callers behind an API that swallowed the exception.
     [[nodiscard]] std::optional<budget_exceeded> last_refusal() const;
     /// Returns the parent; empty for a root.
     [[nodiscard]] std::optional<budget> parent() const;
 
-    /// Compares identity: true if both refer to the same budget.
+    /// Returns whether both are the same budget.
     friend bool operator==(budget const&, budget const&) noexcept = default;
 
 private:
@@ -119,38 +117,37 @@ private:
     shared<detail::ledger> node_;
 };
 
-/// Access to a budget's account, for library classes that hold memory under it. Programs use `budget`.
+/// Gives library classes that hold memory under a budget access to its account.
 struct budget_access {
-    /// Returns the account, which is valid as long as any copy of the budget exists.
+    /// Valid as long as a copy of the budget exists.
     [[nodiscard]] static detail::ledger& node(budget const& b) noexcept { return *b.node_; }
 };
 
-/// Bytes of a budget that are charged in advance. Spend them through `as_budget()`.
+/// Bytes of a budget that are charged in advance, to be spent through `as_budget()`. Move-only.
 ///
-/// Move-only. When it is destroyed, the unspent bytes return to the budget they were reserved from. Spent bytes stay charged until they are
-/// refunded, and nothing more can be spent.
+/// On destruction the unspent bytes return to the budget they came from; spent bytes stay charged until they are refunded, and nothing more
+/// can be spent.
 /// Units:   bytes.
-/// Threads: any for charges to its budget; the reservation itself may be used by one thread at a time.
-/// Throws:  budget_exceeded where it charges bytes; misuse if it was moved from.
-/// Cost:    the tree's lock to make, grow or shrink it; charges to its budget cost the same as to any budget.
+/// Threads: any for charges to its budget; one at a time for the reservation itself.
+/// Throws:  budget_exceeded where it charges; misuse if moved from.
+/// Cost:    the tree's lock to make, grow or shrink it; spending costs the same as from any budget.
 /// Example: tests/guard/budget.cpp
 class reservation {
 public:
     reservation(reservation&&) noexcept = default;  ///< moves the bytes; copies of its budget stay valid
-    /// Releases the current reservation as the destructor does, then moves `other`'s.
+    /// Ends the current reservation as the destructor does, then moves `other`'s.
     reservation& operator=(reservation&& other) noexcept;
     ~reservation() { end(); }
 
-    /// Returns the budget of the reserved bytes, whose limit is their number. Throws: misuse if moved from.
+    /// Returns the reservation's budget, whose limit is the reserved bytes. Throws: misuse if moved from.
     [[nodiscard]] budget as_budget() const;
-    /// Returns the reserved bytes, spent or not. Throws: misuse if moved from, as do all members below.
+    /// Returns the reserved bytes, spent or not. Throws: misuse if moved from, as all members below.
     [[nodiscard]] std::size_t bytes() const;
 
-    /// Reserves `more` additional bytes from the same budget. May make caches release memory first.
-    /// Throws: budget_exceeded; the reservation is unchanged.
+    /// Reserves `more` bytes. May make caches release memory first. Throws: budget_exceeded; nothing is changed.
     void grow(std::size_t more, place where = place::here());
 
-    /// Returns `less` unspent bytes to the budget. Throws: misuse if fewer are unspent; the reservation is unchanged.
+    /// Returns `less` unspent bytes. Throws: misuse if fewer are unspent; nothing is changed.
     void shrink(std::size_t less, place where = place::here());
 
 private:
@@ -174,13 +171,13 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// Shared state of a reservation: reports to the account of the parent that the unspent bytes are held.
+/// Shared state of a reservation; reports the unspent bytes to the parent's account as held.
 class prepayment final : public stakeholder {
 public:
     prepayment(shared<ledger> from, label const& who);
     ~prepayment() override { end(); }
 
-    /// Refunds the unspent bytes immediately, even while a refusal or a reclaim pass on another thread still refers to this object.
+    /// Refunds the unspent bytes at once, even while another thread's refusal or reclaim pass refers to this object.
     void end() noexcept;
 
     void fund(std::size_t bytes, place where);

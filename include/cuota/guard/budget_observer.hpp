@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Observer of budget events other than charges (refusals, reclaimed memory, new holders), for a recorder or a log.
+/// Observer of budget events other than charges, for a recorder or a log.
 #pragma once
 
 #include <cstddef>
@@ -20,25 +20,25 @@ class stakeholder;
 
 /// One allocation of a holder that is not a pool, such as a loader.
 struct held_piece {
-    void const* which = nullptr;  ///< identity, unique among the pieces that are held
+    void const* which = nullptr;  ///< unique among the pieces that are held
     tag name{};
     place where{};
     std::size_t bytes = 0;
     memory_kind memory = memory_kind::device;
-    std::optional<int> device{};  ///< device ordinal, for device memory
+    std::optional<int> device{};  ///< ordinal, for device memory
 };
 
-/// Is notified of events of a node and its descendants, by the thread that caused the event, outside every lock. A notification may charge
-/// and refund; the events that this causes are notified as well.
+/// Is notified of events of a node and its descendants by the thread that caused them, outside every lock. A notification may charge and
+/// refund; the resulting events are notified, too.
 class budget_observer : public ref_counted {
 public:
     virtual ~budget_observer() = default;
 
-    /// A request to `asked` was refused by it, by an ancestor, or by an upstream that lacked the memory although all budgets allowed it.
+    /// A request to `asked` was refused by it, by an ancestor, or by an upstream short of memory that the budgets allowed.
     virtual void refused(ledger_node const& asked, out_of_memory const& why) noexcept = 0;
     /// A holder released idle memory for a charge to `asked`.
     virtual void reclaimed(ledger_node const& asked, reclaimer_facts const& who) noexcept = 0;
-    /// A holder that is not a pool now holds `what.bytes` bytes of `of` in the piece what.which; 0 bytes: it was freed.
+    /// A holder other than a pool, such as a loader, now holds `what.bytes` of `of` in the piece what.which; 0 if it was freed.
     virtual void holds(ledger_node const& of, held_piece const& what) noexcept = 0;
     /// A holder of memory of `of` was registered.
     virtual void joined(ledger_node const& of, stakeholder& who) noexcept = 0;

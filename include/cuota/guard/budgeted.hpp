@@ -24,24 +24,25 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Records of a budgeted resource, independent of the upstream's type. Threads: any.
+/// Records of a budgeted resource of any upstream. Threads: any.
 class budgeted_books : public stakeholder {
 public:
     explicit budgeted_books(budget b);
     CUOTA_INLINE_IN_PLACE ~budgeted_books() override;
 
-    /// Returns true if the charge is for bytes not allocated yet: `settle` must then be called with the outcome. Returns false if it was
-    /// met from this thread's stock, which sets no new peak and takes no lock. Throws: budget_exceeded.
+    /// Returns true if the charge is for bytes not allocated yet; `settle` must then be called with the outcome. Returns false if this
+    /// thread's stock covered it, without a new peak or a lock. Throws: budget_exceeded.
     [[nodiscard]] bool charge(std::size_t cost, charge_request const& request);
-    /// Completes a charge that returned true: the bytes were allocated, or they were not and are refunded.
+    /// Completes a charge for which charge() returned true: refunds it if the bytes were not allocated.
     void settle(std::size_t cost, bool has_come) noexcept;
     void refund(std::size_t cost) noexcept { budget_.refund(cost); }
-    /// Records an allocation. Throws: std::bad_alloc.
+    /// Throws: std::bad_alloc.
     void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
-    /// Removes the record of p and returns its charge. An unknown p or a wrong size is reported; returns nothing and changes nothing.
+    /// Removes the record of p and returns its charge; if p is unknown or the size wrong, reports that, changes nothing and returns
+    /// nothing.
     [[nodiscard]] std::optional<std::size_t> forget(void* p, std::size_t bytes) noexcept;
 
-    // All memory here is in use, none is reclaimable.
+    // All memory here is in use.
     std::size_t reclaim(std::size_t) noexcept override { return 0; }
     [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::string title() const override;
@@ -100,9 +101,9 @@ private:
 
 }  // namespace detail
 
-/// Resource adaptor that charges the memory allocated from Upstream to a budget, each request rounded up to Upstream's granule.
+/// Resource adaptor that charges Upstream's memory to a budget, each request rounded up to Upstream's granule.
 ///
-/// Its position decides what it limits. For example, three users hold 10 MiB of a pool that has allocated 16 MiB:
+/// Its position decides what it limits. Example: three users hold 10 MiB of a pool that has allocated 16 MiB:
 ///
 ///     budgeted below a pool                        budgeted above a pool
 ///
@@ -111,27 +112,26 @@ private:
 ///     budgeted   charged: 16 MiB                   pool       10 MiB live, 6 MiB cached
 ///     device     16 MiB allocated                  device     16 MiB allocated
 ///
-/// Below a pool it limits the memory allocated from the device, which is what other programs notice. `scoped_pool{budget}` does the same,
-/// and releases the cached 6 MiB when the budget is short. Above a pool that others share, it limits the users' live memory and does not
-/// charge cached memory. When both are used, keep their budgets in different trees; in one tree live memory would be charged twice. Models
-/// `resource`. Copies share the same state.
+/// Below, it limits the memory allocated from the device, which other programs notice; so does `scoped_pool{budget}`, which also releases
+/// the 6 MiB when the budget is short. Above a shared pool, it limits the users' live memory; cached memory is not charged. With both, use
+/// budgets of different trees, or live memory is charged twice. Models `resource`. Copies share the same state.
 ///
 /// Units:   bytes, charged and recorded rounded up to Upstream's granule.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
-/// Throws:  budget_exceeded before Upstream is called; what Upstream throws, after the charge was refunded. A deallocation with a wrong
-///          size, of an unknown pointer, or a double free is reported to the error sink as misuse; nothing is freed.
-/// Cost:    one lock and one table entry, little compared with any allocation that is worth charging individually.
+/// Throws:  budget_exceeded before Upstream is called; what Upstream throws, with the charge refunded. Invalid deallocations (wrong size,
+///          unknown pointer, double free) are reported to the error sink as misuse; nothing is freed.
+/// Cost:    a lock and a table entry, small beside any allocation worth charging individually.
 /// Example: tests/guard/budgeted.cpp
 template <resource Upstream = device_memory>
 class budgeted : public detail::accounted<Upstream, detail::budgeted_state<Upstream>> {
 public:
-    /// Charges nothing yet. Keeps the budget and Upstream alive as long as any copy exists. Throws: std::bad_alloc.
+    /// Charges nothing yet. Keeps the budget and Upstream while a copy exists. Throws: std::bad_alloc.
     explicit budgeted(budget b, Upstream upstream = Upstream{})
         : budgeted::accounted{
               shared<detail::budgeted_state<Upstream>>::make(std::move(b), std::move(upstream))} {}
 
-    /// Returns the budget that is charged.
+    /// Returns the charged budget.
     [[nodiscard]] budget const& account() const noexcept { return this->books().account(); }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Limit of a budget from the driver's free memory, so that other programs, the CUDA context and libraries are taken into account.
+/// Limit of a budget that follows the driver's free memory, and so other programs, the CUDA context and libraries.
 #pragma once
 
 #include <atomic>
@@ -17,9 +17,9 @@ namespace cuota::inline v0::detail {
 
 /// limit = min(most, driver's free memory + memory of this budget - keep_free).
 ///
-/// Memory that the driver has already allocated to this budget is not free but may still be used by it, so it is added. The terms are read
-/// while other threads allocate and free. Such a race can make the limit too high by the memory in transition, never too low: no request is
-/// refused falsely. If the driver then lacks the memory, the resource throws a typed refusal.
+/// Memory allocated to this budget is not free, but the budget may hold it: it is added. The terms are read while other threads allocate
+/// and free. A race makes the limit too high by the memory in transition, never too low, so no request is refused falsely; if the driver
+/// then lacks the memory, the resource throws a typed refusal.
 class device_limit final : public outer_limit {
 public:
     device_limit(device where, std::size_t most, std::size_t keep_free,
@@ -27,15 +27,14 @@ public:
 
     CUOTA_INLINE_IN_PLACE bool look(ledger_node& root) noexcept override;
     [[nodiscard]] CUOTA_INLINE_IN_PLACE bool is_stale() const noexcept override;
-    /// Less than the smallest unit that a driver allocates, so that charges met from a stock without a query depend on no memory that
-    /// another program may have allocated meanwhile.
+    /// Less than any driver allocates at a time, so that charges met from a stock need no memory that another program may have allocated
+    /// meanwhile.
     [[nodiscard]] std::size_t most_in_stock() const noexcept override { return 65'536; }
 
-    /// Computes the limit from the driver's present figures. Throws: cuda_error.
+    /// Throws: cuda_error.
     [[nodiscard]] std::size_t limit_now(ledger_node const& root) const;
 
-    /// Records device memory that is in use now and not allocated through cuota as the baseline (budget::learn_overhead). Throws:
-    /// cuda_error.
+    /// Implements budget::learn_overhead. Throws: cuda_error.
     std::size_t learn_overhead();
     [[nodiscard]] std::size_t overhead() const noexcept { return overhead_.load(std::memory_order_relaxed); }
     [[nodiscard]] device where() const noexcept { return device_; }
@@ -45,9 +44,9 @@ private:
         std::size_t bytes = 0;
         bool is_exact = false;
     };
-    // Adds the driver's free memory and this budget's own. is_exact: this process freed no memory during the reads. Memory that was held
-    // when the driver answered is then still held, and memory allocated later makes the sum too high. Otherwise adds all memory that this
-    // process held at some moment, that of other budgets included.
+    // Adds the driver's free memory and this budget's. is_exact: this process freed nothing during the reads, so memory held when the
+    // driver answered is still held, and memory allocated since makes the sum too high. Otherwise adds all memory of this process at some
+    // moment, other budgets' too.
     [[nodiscard]] reach reach_now(ledger_node const& root) const;
 
     [[nodiscard]] static std::chrono::nanoseconds::rep now() noexcept;
@@ -102,7 +101,7 @@ CUOTA_INLINE std::size_t device_limit::learn_overhead() {
 
 CUOTA_INLINE auto device_limit::reach_now(ledger_node const& root) const -> reach {
     std::size_t const given_back = given_back_on(device_).load();
-    // Memory in the driver's default pool that no resource of ours uses is available: it is cached, or its free has not completed.
+    // Memory in the driver's default pool that no resource of ours uses is available: cached, or with a pending free.
     std::size_t const pooled = rt::in_default_pool(device_).reserved;
     std::size_t const idle = pooled - std::min(pooled, taken_from_pool_of(device_).load());
     std::size_t const free = saturating_add(device_.memory().free, idle);

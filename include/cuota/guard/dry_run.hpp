@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Finds the peak memory use of a piece of code by running it, on addresses without memory or on real memory.
+/// Measures the peak memory of code by running it, on addresses without memory or on real memory.
 #pragma once
 
 #include <concepts>
@@ -24,24 +24,22 @@
 
 namespace cuota::inline v0 {
 
-/// Resource that returns addresses without memory behind them, for code that allocates and frees but does not run its kernels.
+/// Resource that returns addresses without memory, for code that allocates and frees but does not run its kernels.
 ///
-/// The addresses are multiples of 256 bytes and of the granule. They are unique in the process, because no system maps memory for programs
-/// in their range, and are never reused. Nothing may be read or written there: host code faults at once; a copy, fill or kernel fails as
-/// for any invalid address, which can destroy the context. So make buffers with `no_init`, and launch nothing that accesses them.
-///
-/// Copies share the same state.
+/// Addresses are multiples of 256 and of the granule, never reused, and unique in the process: no system maps memory for programs in their
+/// range. Host code that accesses one faults; a copy, fill or kernel fails as for any invalid address, which can destroy the context. So
+/// make buffers with `no_init`, and launch nothing that accesses them. Copies share the same state.
 /// Units:   bytes, accounted in multiples of the granule.
 /// Order:   none; makes no CUDA calls.
 /// Threads: any.
-/// Cost:    an allocation takes a lock and adds; a deallocation does nothing.
-/// Throws:  misuse if an alignment exceeds 256 or the granule is not a power of two; out_of_memory after 32 PiB in total.
+/// Cost:    a lock and an addition per allocation.
+/// Throws:  misuse for an alignment above 256, or a granule that is not a power of two; out_of_memory after 32 PiB in total.
 /// Example: tests/guard/dry_run.cpp
 class addresses_only {
 public:
-    /// granule: requests are rounded up to it. Pass that of the resource which this one replaces.
+    /// granule: rounds requests up, like that of the replaced resource.
     explicit addresses_only(std::size_t granule = device_memory::granule(), place where = place::here());
-    /// Shares the state. A move is a copy, so that a moved-from handle stays valid.
+    /// Shares the state; so does a move, and the moved-from handle stays valid.
     addresses_only(addresses_only const&) noexcept = default;
     addresses_only& operator=(addresses_only const&) noexcept = default;  ///< shares the argument's state
     ~addresses_only() = default;
@@ -49,18 +47,18 @@ public:
     /// Like allocate_sync; the stream is ignored.
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// Does nothing: addresses are not reused.
+    /// Does nothing.
     void deallocate(stream_ref, void*, std::size_t, std::size_t = default_alignment) noexcept {}
-    /// Returns an address that was never returned before; null for 0 bytes.
+    /// Returns a new address; null for 0 bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// Does nothing: addresses are not reused.
+    /// Does nothing.
     void deallocate_sync(void*, std::size_t, std::size_t = default_alignment) noexcept {}
 
     [[nodiscard]] std::size_t granule() const noexcept { return state_->granule; }  ///< bytes
-    /// Returns the kind of memory that only a device can access.
+    /// Returns the kind of memory that only devices can access.
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::device; }
-    /// Compares identity: true if both share one state.
+    /// Returns whether both share one state.
     friend bool operator==(addresses_only const&, addresses_only const&) noexcept = default;
 
 private:
@@ -70,9 +68,9 @@ private:
         [[nodiscard]] void* take(std::size_t bytes, label const& who);
         [[noreturn]] void refuse(std::size_t bytes, label const& who) const;
 
-        // The upper half of the 64-bit address space belongs to the system. Bit 55 is set, because on some machines the bits above it are
-        // not part of the address; the last addresses are left out, so that no sum overflows. `begin` is a multiple of every power of two
-        // up to 2^55, so every address is a multiple of `step`.
+        // The upper half of the address space belongs to the system. Bit 55 is set, since on some machines the bits above it are not part
+        // of an address; the last addresses are omitted, so that no sum overflows. `begin` is a multiple of every `step` that fits, and so
+        // is each address.
         static constexpr std::uintptr_t begin = 0xFF80'0000'0000'0000;
         static constexpr std::uintptr_t end = 0xFFFF'FFFF'F000'0000;
         std::size_t const granule;
@@ -85,18 +83,18 @@ private:
     shared<state> state_;
 };
 
-/// Runs `run(memory)` on addresses without memory and returns a report of the memory that it would have used, exact under any number of
-/// threads. As nothing is allocated, the peak may exceed the machine's memory.
+/// Runs `run(memory)` on addresses without memory and reports the memory that it would have used, exactly, under any number of threads. The
+/// peak may exceed the machine's memory.
 ///
 ///     usage_report const seen = dry_run([&](any_resource memory) { build_model(stream, memory); });
 ///     seen.footprint().check(budget);  // throws budget_exceeded
 ///
-/// The code may allocate and free, make pools over the memory, and make buffers with `no_init`. For code that copies, fills or launches
-/// kernels use `dry_run_on`. A deallocation counts when it is called.
-/// granule: each allocation is rounded up to it.
-/// Throws:  what the code throws; no state remains. To see the usage up to the exception, run the code on a `measured{addresses_only{}}`
-///          and call its report().
-/// Cost:    two locks and a table entry per allocation, and the code's own work on the host.
+/// The code may allocate, free, make pools over the memory, and make buffers with `no_init`; to run copies, fills and kernels use
+/// `dry_run_on`. A deallocation counts when it is called.
+/// granule: rounds allocations up.
+/// Throws:  what the code throws; no state remains. To see the use until then, run the code on a `measured{addresses_only{}}` and call
+///          report().
+/// Cost:    two locks and a table entry per allocation, and the code's own host work.
 template <std::invocable<measured<addresses_only>&> Run>
 [[nodiscard]] usage_report dry_run(Run&& run, std::size_t granule = device_memory::granule()) {
     measured<addresses_only> memory{addresses_only{granule}};
@@ -104,8 +102,7 @@ template <std::invocable<measured<addresses_only>&> Run>
     return memory.report();
 }
 
-/// Like dry_run, with memory of `upstream`: kernels, copies and fills run, and the memory is really allocated. On the simulated device this
-/// needs no GPU.
+/// Like dry_run, but on memory of `upstream`: kernels, copies and fills run. On the simulated device this needs no GPU.
 ///
 ///     usage_report const seen = dry_run_on(device_memory{}, [&](any_resource memory) { step(stream, memory); });
 ///
@@ -117,22 +114,21 @@ template <resource Upstream, std::invocable<measured<Upstream>&> Run>
     return memory.report();
 }
 
-/// Result of dry runs of several batch sizes. Bytes are peaks. Example: tests/guard/dry_run.cpp
+/// Result of dry runs of several batch sizes. Bytes are peaks.
 struct tried_fit {
-    std::size_t batch = 0;  ///< the largest that was run and fitted; 0: the smallest did not
-    std::size_t bytes = 0;  ///< its peak
-    std::size_t next = 0;   ///< the next larger one, which was run and did not fit; 0: the largest fitted
-    std::size_t next_bytes = 0;  ///< its peak; `unlimited`: an allocation was refused
-    std::size_t room = 0;        ///< bytes available in the budget at the start
-    std::size_t runs = 0;        ///< number of batch sizes that were run, each once
-    bool is_monotone = true;     ///< false: a larger batch used less memory, so a still larger one may fit
+    std::size_t batch = 0;       ///< largest that fitted; 0: the smallest did not
+    std::size_t bytes = 0;       ///< its peak
+    std::size_t next = 0;        ///< next larger, which did not fit; 0: the largest fitted
+    std::size_t next_bytes = 0;  ///< its peak; `unlimited`: refused while it ran
+    std::size_t room = 0;        ///< available in the budget at the start
+    std::size_t runs = 0;        ///< batch sizes run, each once
+    bool is_monotone = true;     ///< false: a larger batch used less, so a still larger one may fit
 };
 
 /// Returns the largest batch size in [smallest, largest] for which `run(batch, memory)` fits into the budget's bytes available at the
-/// start, found by dry runs on addresses without memory. Returns only a size that was run, never an extrapolation. Charges nothing. A run
-/// in which an allocation is refused does not fit.
-/// Throws:  what a run throws otherwise; misuse if the range is empty.
-/// Cost:    two dry runs, and one for each halving of the range.
+/// start, by dry runs. Returns only sizes that were run; extrapolates and charges nothing. A run with a refused allocation does not fit.
+/// Throws:  misuse for an empty range; what a run throws otherwise.
+/// Cost:    two dry runs, and one per halving of the range.
 /// Example: tests/guard/dry_run.cpp
 template <std::invocable<std::size_t, measured<addresses_only>&> Run>
 [[nodiscard]] tried_fit largest_batch_that_fits(budget const& b, std::size_t smallest, std::size_t largest,

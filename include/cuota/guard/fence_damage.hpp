@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reports of writes outside of blocks.
+/// Report of writes outside of blocks.
 #pragma once
 
 #include <cstddef>
@@ -28,20 +28,20 @@ struct fence_damage {
     std::ptrdiff_t offset = 0;         ///< of the first damaged byte from the block's; negative: in front
     std::size_t count = 0;             ///< number of damaged bytes in both fences
     std::vector<unsigned char> found;  ///< contents there: 16 bytes, or up to the end of its fence
-    bool was_given_back = false;       ///< found when the block was freed; otherwise it is still live
+    bool was_given_back = false;       ///< found when it was freed; otherwise it is live
 
     /// Returns "weights 400 B (train.cpp:10): 4 bytes written behind its end, from offset 400: 01 00 80 3f". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
-/// Thrown when fences were overwritten. The message names the blocks; `damage()` returns the same as data. Copies share the data.
+/// Thrown when fences were overwritten. The message names the blocks; `damage()` is the same as data. Copies share it.
 /// Threads: any. Example: tests/guard/fence_damage.cpp
 class fence_broken : public misuse {
 public:
-    /// title: of the resource; found: at least one. Throws: std::bad_alloc.
+    /// title: of the resource; found: not empty. Throws: std::bad_alloc.
     fence_broken(std::string const& title, std::vector<fence_damage> found, place where = {});
 
-    /// Returns one entry per block, in the order of detection.
+    /// Returns one entry per block.
     [[nodiscard]] std::vector<fence_damage> const& damage() const noexcept { return *found_; }
 
 private:

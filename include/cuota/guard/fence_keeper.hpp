@@ -32,13 +32,13 @@ namespace cuota::inline v0 {
 /// Options of `fenced`. Example: tests/guard/fenced.cpp
 struct fence_options {
     tag name{};              ///< for messages
-    std::size_t zone = 256;  ///< bytes of each fence, in front of a block and behind it; at least 1
-    bool poison = true;      ///< fill new blocks and freed blocks with recognizable bytes
+    std::size_t zone = 256;  ///< bytes of the fence on each side; at least 1
+    bool poison = true;      ///< fill new and freed blocks with recognizable bytes
 };
 
 namespace detail {
 
-/// Fences of one block, with all resources for their check, so that a deallocation cannot fail for want of any.
+/// Fences of a block, with all that their check needs, so that a deallocation allocates nothing.
 struct fence {
     unsigned char* at = nullptr;  // the block
     std::size_t bytes = 0;
@@ -48,12 +48,12 @@ struct fence {
     tag name{};
     place where{};
     device home{0};                 // of the event
-    std::optional<event> done;      // live block: fences written; freed block: fences copied to `seen`
-    unsigned char* seen = nullptr;  // pinned memory: the front zone, then the rear zone
+    std::optional<event> done;      // live: fences written; pending: fences copied to `seen`
+    unsigned char* seen = nullptr;  // pinned: front zone, rear zone
     fence* next = nullptr;
 };
 
-/// Kernel that copies the fences of some blocks, byte by byte, to the memory in which the host compares them.
+/// Kernel that copies the fences of some blocks to where the host compares them.
 struct copy_fences {
     static constexpr std::size_t most = 16;
 
@@ -73,11 +73,10 @@ struct copy_fences {
     }
 };
 
-/// The fences of one resource. Host and CUDA resources for a block are allocated before upstream is called.
+/// The fences of a resource. Host and CUDA resources for a block are allocated before upstream is called.
 ///
-/// A check is a kernel that copies the fences of up to 16 blocks to pinned memory in stream order, and a comparison on the host after it
-/// has finished. For host-accessible memory, and in a program that nvcc has not compiled, it is two copies per block instead.
-/// Threads: any.
+/// A check is a kernel that copies the fences of up to 16 blocks to pinned memory in stream order, and a comparison on the host after that;
+/// for host-accessible memory, and in programs not compiled by nvcc, two copies per block. Threads: any.
 class fence_keeper {
 public:
     static constexpr unsigned char standing = 0xFD;  // in fences
@@ -91,7 +90,7 @@ public:
 
     [[nodiscard]] tracker& live() noexcept { return live_; }
 
-    /// Resources for the fences of a new block; returned on destruction unless kept.
+    /// Resources for the fences of a new block; returned unless kept.
     class [[nodiscard]] lease {
     public:
         lease(fence_keeper& of, fence& f) noexcept : of_{of}, fence_{&f} {}
@@ -107,30 +106,29 @@ public:
         fence* fence_;
     };
 
-    /// Computes the layout for a block; total is 0 if it overflows. Throws: std::bad_alloc; out_of_memory, cuda_error of pinned memory.
+    /// Lays out a block; total is 0 if it overflows. Throws: std::bad_alloc; out_of_memory, cuda_error of pinned memory.
     lease acquire(std::size_t bytes, std::size_t alignment, label const& who);
 
-    /// Writes the fences into upstream's block. Throws: cuda_error; all work that this enqueued has finished.
+    /// Writes the fences into upstream's block. Throws: cuda_error; its enqueued work has finished.
     void put_up(fence& f, call_order const& order, void* base);
 
-    /// Enqueues the check of the fences of a freed block, already removed from live(), in stream order; `collect` returns the damage later.
-    /// A failure is reported.
+    /// Enqueues the check of a freed block, already removed from live(); `collect` returns its damage later. Reports a failure.
     void take_down(fence& f, call_order const& order) noexcept;
 
-    /// Reports the damage of freed blocks that is known so far.
+    /// Reports the known damage of freed blocks.
     void report_known() noexcept;
 
-    /// Checks all live blocks, or the one at p, after the work enqueued on s, and all freed blocks; waits.
-    /// Throws: fence_broken; misuse if no block starts at p; cuda_error, std::bad_alloc.
+    /// Checks all live blocks, or that at p, after the work enqueued on s, and all freed blocks; waits.
+    /// Throws: fence_broken; misuse if no block is at p; cuda_error, std::bad_alloc.
     void verify(stream_ref s, void const* p, place where);
 
 private:
     void look_at(fence const& f, stream_ref s) const;
-    // Enqueues the check of up to copy_fences::most blocks of the stream's device, each after its fences were written, as s may be another
-    // stream than the one that wrote them.
+    // Enqueues the check of up to copy_fences::most blocks on the stream's device, each after its fences were written, perhaps by another
+    // stream.
     void look(std::span<fence const* const> some, stream_ref s) const;
 
-    /// Returns the damage of the freed blocks whose check has finished; if `waits`, of all freed blocks.
+    /// Returns the damage of freed blocks whose check has finished; if `waits`, of all.
     [[nodiscard]] std::vector<fence_damage> collect(bool waits);
     void add_damage(fence const& f, bool was_given_back, std::vector<fence_damage>& to) const;
     void throw_if_any(std::vector<fence_damage> found, place where) const;
@@ -162,8 +160,8 @@ private:
 
 namespace cuota::inline v0::detail {
 
-// Calls act(s). If s is of another device, which may be unable to access the block, calls act with a stream of the block's device instead,
-// and orders that work after the work enqueued on s and before what s is given later.
+// Calls act(s); if s is of another device, from which the block may be inaccessible, calls act with a stream of the block's, ordered within
+// s.
 template <class F>
 void at_home(fence const& f, stream_ref s, F act) {
     if (s.device() == f.home) return act(s);
@@ -189,8 +187,7 @@ void at_home(fence const& f, stream_ref s, F act) {
     }
 }
 
-// Calls f with the stream of the order; for a synchronous order with the per-thread stream, which is then synchronized. If it throws, the
-// work that it enqueued has finished.
+// Calls f with the order's stream, or with the per-thread stream and synchronizes it. If it throws, the enqueued work has finished.
 template <class F>
 void on_stream_of(call_order const& order, void const* at, F f) {
     std::optional<device_scope> here;
@@ -243,7 +240,7 @@ CUOTA_INLINE void fence_keeper::put_up(fence& f, call_order const& order, void* 
         if (wanted_.poison) rt::fill_bytes(f.at, fresh, f.bytes, s, f.where);
         f.home = s.device();
         f.done.emplace(s);
-        if (is_for_host_) s.synchronize();  // host code may write to the block at once
+        if (is_for_host_) s.synchronize();  // host code may write to it at once
     });
 }
 
@@ -284,7 +281,7 @@ CUOTA_INLINE void fence_keeper::verify(stream_ref s, void const* p, place where)
             });
         };
         try {
-            std::vector<fence const*> here;  // blocks of the stream's device
+            std::vector<fence const*> here;  // on the stream's device
             device const on = s.device();
             each([&](fence& f) {
                 is_known = true;

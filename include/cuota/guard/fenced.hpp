@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Resource adaptor that detects out-of-bounds writes: fences (guard bytes) around each block, and poison.
+/// Resource adaptor that detects out-of-bounds writes by fences (guard bytes) and poison.
 #pragma once
 
 #include <concepts>
@@ -66,7 +66,7 @@ public:
     [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
 
 private:
-    // Allocates; a refusal states the bytes requested here, and the size that would fit with fences.
+    // A refusal states the bytes requested here, and the size that would fit with fences.
     [[nodiscard]] void* take(call_order const& order, fence const& f, label const& who) {
         auto const as_asked = [&](refusal facts) {
             facts.asked = f.bytes;
@@ -91,52 +91,51 @@ private:
 
 }  // namespace detail
 
-/// Resource adaptor that puts a fence (guard bytes, redzone) in front of each block and behind it, and fills new and freed blocks with
-/// poison. For debugging, not for production.
+/// Resource adaptor that puts a fence (guard bytes, redzone) on each side of a block, and fills new and freed blocks with poison. For
+/// debugging only.
 ///
-/// The fences of a block are checked in stream order when it is freed, and by `verify`. A report names the block by tag, call site and
-/// size, and states the first damaged byte as an offset from the block (negative: in front; at least the size: behind) and the bytes found.
-/// Writes of the fence's own value (0xFD) and writes beyond the fence are not detected. Poison is 0xCD in new blocks and 0xDD in freed
-/// ones. It hides uninitialized memory from tools that detect its use: disable it for them. A budget below is charged for the fences.
-/// Models `resource`. Copies share the same state.
+/// Fences are checked in stream order when a block is freed, and by `verify`. A report names the block by tag, call site and size, with the
+/// first damaged byte as an offset from the block (negative: in front; at least the size: behind) and the bytes found. Writes of the
+/// fence's own value (0xFD) or beyond the fence are not detected. Poison is 0xCD in new blocks and 0xDD in freed ones; it hides
+/// uninitialized memory from tools that detect that: disable it for them. A budget below is charged for the fences. Models `resource`.
+/// Copies share the same state.
 ///
-/// A deallocation with a wrong size, of an unknown pointer, or a double free is reported to the error sink as misuse, naming the block, and
-/// changes nothing. Blocks that are live when the last copy is destroyed are reported as well.
+/// Invalid deallocations (wrong size, unknown pointer, double free) are reported to the error sink as misuse, naming the block, and change
+/// nothing; so are blocks that are live when the last copy is destroyed.
 ///
-/// Units:   bytes as requested; for the bytes allocated from Upstream see Cost.
-/// Order:   that of Upstream. For host-accessible memory an allocation waits for its stream, which writes the poison. A capturing stream is
+/// Units:   bytes as requested; for Upstream's see Cost.
+/// Order:   that of Upstream. For host-accessible memory an allocation waits for its stream, which writes the poison. Capturing streams are
 ///          refused.
 /// Threads: any, if Upstream allows it.
-/// Throws:  what Upstream throws; cuda_error; out_of_memory if pinned memory is short; misuse (an alignment that Upstream does not support,
-///          a capturing stream, after close). Nothing is allocated.
+/// Throws:  what Upstream throws; cuda_error; out_of_memory for pinned memory; misuse (an alignment that Upstream does not support, a
+///          capturing stream, after close). Nothing is allocated.
 ///
-/// Damage of a freed block is known once its stream has executed the check. The next allocation after that reports it to the error sink,
-/// unless verify or close has thrown it. Allocations never fail because of damage, and deallocations never wait for the check.
-/// Cost:    an allocation: three fills and an event. A deallocation: a kernel or two copies, and a fill, without waiting (the `_sync` calls
-///          wait). Per block: twice the zone in pinned memory, and in Upstream the zone plus the zone rounded up to the alignment. Example:
+/// Damage of a freed block is known once its stream has executed the check. The next allocation reports it to the error sink, unless verify
+/// or close has thrown it: allocations never fail for it, deallocations never wait for it.
+/// Cost:    three fills and an event per allocation; a kernel or two copies, and a fill, per deallocation, without waiting (the `_sync`
+///          calls wait). Per block twice the zone in pinned memory; in Upstream the zone, plus the zone rounded up to the alignment.
+///          Example:
 ///     cuota::fenced memory{pool.resource(), {.name = "debug"}};
 ///     train_step(memory, stream);
 ///     memory.verify(stream);   // throws fence_broken
 template <resource Upstream = device_memory>
 class fenced : public detail::accounted<Upstream, detail::fenced_state<Upstream>> {
 public:
-    /// Makes a default-constructed Upstream, with default options.
+    /// Uses a default-constructed Upstream and default options.
     fenced() requires std::default_initializable<Upstream> : fenced{Upstream{}} {}
     /// Throws: misuse if the zone is 0 bytes; std::bad_alloc.
-    // Accepts no other type: a fenced<any_resource> could otherwise be converted to its own upstream.
+    // Accepts no other type: a fenced<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit fenced(U upstream, fence_options wanted = {}, place where = place::here())
         : fenced::accounted{
               shared<detail::fenced_state<Upstream>>::make(std::move(upstream), wanted, where)} {}
 
-    /// Checks all live blocks after the work enqueued on s, and all freed blocks; waits for both. Writes by unfinished work on other
-    /// streams are not detected. Damage of live blocks is reported again by the next check.
+    /// Checks all live blocks after the work enqueued on s, and all freed ones; waits. Misses later writes by other streams. Damage of live
+    /// blocks is reported again by the next check.
     /// Throws: fence_broken; cuda_error, std::bad_alloc.
-    /// Cost: a kernel per 16 blocks, or two copies per block of host-accessible memory; allocations and deallocations are blocked
-    /// meanwhile.
+    /// Cost: a kernel per 16 blocks, or two copies per block of host-accessible memory; blocks allocations and deallocations meanwhile.
     void verify(stream_ref s, place where = place::here()) { keeper().verify(s, nullptr, where); }
-    /// Checks one block, given by its first byte, and all freed blocks. Null does nothing. Throws: misuse if no block starts there; else as
-    /// above.
+    /// Checks the block that begins there, and all freed ones; null does nothing. Throws: misuse if none does; else as above.
     void verify(stream_ref s, void const* block, place where = place::here()) {
         if (block) keeper().verify(s, block, where);
     }
@@ -155,10 +154,10 @@ private:
     [[nodiscard]] detail::fence_keeper& keeper() noexcept { return this->owner()->keeper(); }
 };
 
-/// Deduces the type in `fenced memory{pool.resource()}`.
+/// `fenced memory{pool.resource()}`
 template <resource Upstream>
 fenced(Upstream) -> fenced<Upstream>;
-/// Deduces the type in `fenced memory{pool.resource(), {.zone = 4096}}`.
+/// `fenced memory{pool.resource(), {.zone = 4096}}`
 template <resource Upstream>
 fenced(Upstream, fence_options) -> fenced<Upstream>;
 

@@ -20,29 +20,28 @@
 
 namespace cuota::inline v0 {
 
-/// Number of equal allocations in a plan: `copies(2)`. Example: tests/guard/footprint.cpp
+/// Number of equal allocations: `copies(2)`.
 struct copies {
     explicit constexpr copies(std::size_t n) noexcept : count{n} {}  ///< 0: the part uses no memory
     std::size_t count;                                               ///< allocations, not bytes
 };
 
-/// The largest batch whose plan fits, with its proof: bytes <= room < next_bytes.
-/// Example: tests/guard/footprint.cpp
+/// The largest batch whose plan fits: bytes <= room < next_bytes.
 struct batch_fit {
-    std::size_t batch = 0;       ///< the largest that fits; 0: not one sample; `unlimited`: any
-    std::size_t bytes = 0;       ///< bytes of that batch; of the fixed part if no sample fits
-    std::size_t next_bytes = 0;  ///< bytes of batch + 1; `unlimited`: overflows, or no next one exists
+    std::size_t batch = 0;       ///< 0: not one sample fits; `unlimited`: any batch fits
+    std::size_t bytes = 0;       ///< for that batch; for the fixed part if no sample fits
+    std::size_t next_bytes = 0;  ///< for batch + 1; `unlimited`: overflows, or no next exists
     std::size_t room = 0;        ///< bytes that were available
 
-    /// Returns true if the plan does not depend on the batch, and fits.
+    /// The plan does not depend on the batch, and fits.
     [[nodiscard]] bool is_any() const noexcept { return batch == unlimited; }
-    /// Returns false if the plan does not fit even without samples.
+    /// False if the plan does not fit even without samples.
     [[nodiscard]] bool fixed_part_fits() const noexcept { return bytes != unlimited && bytes <= room; }
     /// Returns "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
-/// A plan of allocations: named parts, of fixed size or proportional to the batch.
+/// A plan of allocations: named parts, of fixed size or per sample of a batch.
 ///
 ///     footprint plan;
 ///     plan.add<float>("weights", n).add<float>("adam", n, copies(2)).per_sample<float>("activations", 4096);
@@ -50,30 +49,28 @@ struct batch_fit {
 ///     std::size_t const batch = plan.largest_batch(budget).batch;
 ///     reservation const mine = plan.reserve(budget, batch);   // or budget.reserve(plan.bytes(batch), "plan")
 ///
-/// Each copy of a part is an allocation of its own, rounded up to the granule of the resource for which the plan was made. For parts from
-/// several resources, make one plan for each and add it to the others. A pool allocates segments, not parts: with the plan's bytes as its
-/// `initial`, all parts come from the first segment.
+/// Each copy of a part is one allocation, rounded up to the granule of the resource that the plan is for; plans for several resources can
+/// be added. A pool allocates segments, not parts: with the plan's bytes as its `initial`, all parts come from the first.
 ///
 /// Units:   bytes; a sum that overflows std::size_t is `unlimited`, and never fits.
-/// Threads: as std::vector: any thread may call const members while no parts are added.
-/// Throws:  std::bad_alloc where parts are added or text is made; misuse if a granule is not a power of two.
-/// Cost:    a sum over the parts; about 64 such sums for the largest batch.
+/// Threads: as std::vector: any for const members, while no parts are added.
+/// Throws:  std::bad_alloc where parts are added or text is made; misuse for a granule that is not a power of two.
+/// Cost:    a sum over the parts; about 64 of them for the largest batch.
 /// Example: examples/one_budget.cpp
 class footprint {
 public:
-    /// One part of a plan: `copies` allocations of `count` elements; with `per_sample`, of `count` elements per sample.
-    /// Example: tests/guard/footprint.cpp
+    /// One part: `copies` allocations of `count` elements, or with `per_sample` of `count` elements per sample.
     struct part {
         tag name{};                     ///< for text and refusals
         std::size_t count = 0;          ///< elements of one copy; with per_sample, per sample
         std::size_t unit_bytes = 1;     ///< bytes of one element
         std::size_t copies = 1;         ///< number of allocations
-        bool per_sample = false;        ///< false: the size does not depend on the batch
-        std::size_t granule = 0;        ///< a power of two; 0: that of the plan that it is added to
+        bool per_sample = false;        ///< false: independent of the batch
+        std::size_t granule = 0;        ///< a power of two; 0: that of the plan
         char const* unit = "elements";  ///< for text; must outlive the plan
-        place where{};                  ///< call site of its addition
+        place where{};                  ///< call site
 
-        /// Returns the bytes of all copies; `unlimited` if they overflow.
+        /// Returns the bytes of all copies; `unlimited` on overflow.
         [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept;
         /// Like bytes, without rounding.
         [[nodiscard]] std::size_t asked(std::size_t batch) const noexcept { return total(batch, 1); }
@@ -84,11 +81,11 @@ public:
         [[nodiscard]] std::size_t total(std::size_t batch, std::size_t rounding) const noexcept;
     };
 
-    /// Makes a plan for memory allocated directly from the device.
+    /// For memory allocated directly from the device.
     footprint() noexcept = default;
-    /// Makes a plan for memory of this resource.
+    /// For memory of this resource.
     explicit footprint(any_resource const& source) noexcept : granule_{source.granule()} {}
-    /// Makes a plan whose parts are rounded up to multiples of `granule`. Throws: misuse if that is not a power of two.
+    /// Rounds parts up to multiples of `granule`. Throws: misuse if that is not a power of two.
     [[nodiscard]] static footprint with_granule(std::size_t granule, place where = place::here());
 
     /// Adds `times` allocations of `count` elements.
@@ -96,50 +93,49 @@ public:
     footprint& add(tag name, std::size_t count, copies times = copies{1}, place where = place::here()) {
         return add({name, count, sizeof(T), times.count, false, 0, unit_name<T>(), where});
     }
-    /// Adds `times` allocations, each of `count` elements per sample of the batch.
+    /// Adds `times` allocations of `count` elements per sample, each for the whole batch.
     template <class T>
     footprint& per_sample(tag name, std::size_t count, copies times = copies{1},
                           place where = place::here()) {
         return add({name, count, sizeof(T), times.count, true, 0, unit_name<T>(), where});
     }
-    /// Adds a part, for element sizes known only at run time. Throws: misuse if its granule is not a power of two.
+    /// Adds a part, for element sizes known at run time only. Throws: misuse if its granule is not a power of two.
     footprint& add(part p);
-    /// Adds all parts of another plan, each with its own granule.
+    /// Adds another plan's parts, with their granules.
     footprint& add(footprint const& other);
 
-    /// Returns the parts in the order of addition, with their granules. Valid until a part is added.
+    /// Returns the parts in the order of addition; valid until a part is added.
     [[nodiscard]] std::vector<part> const& parts() const noexcept { return parts_; }
     /// Returns whether the bytes depend on the batch.
     [[nodiscard]] bool grows() const noexcept;
 
-    /// Returns the bytes for a batch; for 0 samples those of the fixed parts. `unlimited` if they overflow.
+    /// Returns the bytes for a batch, 0 for the fixed parts alone; `unlimited` on overflow.
     [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept;
-    /// Returns whether the bytes are available now in the budget and all its ancestors, reclaimable memory not counted.
+    /// Returns whether the budget and all its ancestors have the bytes available now, without reclaiming.
     [[nodiscard]] bool fits(budget const& b, std::size_t batch) const noexcept;
 
-    /// Throws budget_exceeded if `fits` is false; its cause states the parts and the largest batch that fits. Charges nothing and reclaims
-    /// nothing: when the plan runs, the result may no longer hold. `reserve` guarantees the bytes.
+    /// Throws budget_exceeded unless it `fits`; the cause states the parts and the largest batch that fits. Charges and reclaims nothing:
+    /// only `reserve` guarantees the bytes.
     void check(budget const& b, std::size_t batch, place where = place::here()) const;
 
-    /// Reserves the plan's bytes. As for any charge, caches are made to release the shortfall.
-    /// Throws: budget_exceeded; nothing is charged.
+    /// Reserves the plan's bytes; like any charge, may make caches release memory. Throws: budget_exceeded; nothing is charged.
     [[nodiscard]] reservation reserve(budget b, std::size_t batch, place where = place::here()) const;
 
-    /// Like bytes(batch), for a plan that does not depend on the batch. Throws: misuse if it does.
+    /// The same for a plan that does not depend on the batch. Throws: misuse if it does.
     [[nodiscard]] std::size_t bytes(place where = place::here()) const { return bytes(no_batch(where)); }
-    /// Like fits(b, batch), for such a plan. Throws: misuse if it depends on the batch.
+    /// Likewise. Throws: misuse if it depends on the batch.
     [[nodiscard]] bool fits(budget const& b, place where = place::here()) const;
-    /// Like check(b, batch), for such a plan. Throws: budget_exceeded; misuse if it depends on the batch.
+    /// Likewise. Throws: budget_exceeded; misuse if it depends on the batch.
     void check(budget const& b, place where = place::here()) const { check(b, no_batch(where), where); }
-    /// Like reserve(b, batch), for such a plan. Throws: budget_exceeded, misuse if it depends on the batch; nothing is charged.
+    /// Likewise. Throws: budget_exceeded, misuse if it depends on the batch; nothing is charged.
     [[nodiscard]] reservation reserve(budget b, place where = place::here()) const;
 
-    /// Returns the largest batch that fits into the bytes available now in the budget and all its ancestors.
+    /// Returns the largest batch that the budget and all its ancestors have available now.
     [[nodiscard]] batch_fit largest_batch(budget const& b) const noexcept;
     /// Returns the largest batch that fits into `room` bytes.
     [[nodiscard]] batch_fit largest_batch_in(std::size_t room) const noexcept;
 
-    /// Returns the largest parts, in descending order, with their bytes and shares, on one screen. Throws: std::bad_alloc.
+    /// Returns the largest parts, with bytes and shares, on one screen. Throws: std::bad_alloc.
     [[nodiscard]] std::string text(std::size_t batch) const;
 
 private:
@@ -153,9 +149,9 @@ private:
         return total.value_or(unlimited);
     }
     [[nodiscard]] std::size_t no_batch(place where) const;
-    // Every sum of parts is a multiple of it, so rounding room down to it loses nothing.
+    // Divides every sum of parts, so room may be rounded down to it.
     [[nodiscard]] std::size_t smallest_granule() const noexcept;
-    // Returns the `most` largest parts in descending order; equal ones in the order of addition.
+    // Returns the `most` largest, in descending order; equal ones in the order of addition.
     [[nodiscard]] std::vector<part> largest(std::size_t most, std::size_t batch) const;
     [[nodiscard]] std::string cause(std::size_t batch, batch_fit const& fit) const;
 
@@ -169,7 +165,7 @@ namespace detail {
 
 [[nodiscard]] inline std::string tag_text(tag name) { return name.is_empty() ? "untagged" : name.text(); }
 
-/// Returns "2 x 1'000'000 floats per sample".
+/// "2 x 1'000'000 floats per sample"
 [[nodiscard]] std::string shape_text(footprint::part const& p);
 
 [[nodiscard]] std::string rest_text(char const* joint, std::size_t parts);
@@ -238,7 +234,7 @@ CUOTA_INLINE bool footprint::fits(budget const& b, std::size_t batch) const noex
 
 CUOTA_INLINE reservation footprint::reserve(budget b, std::size_t batch, place where) const {
     std::size_t const cost = bytes(batch);
-    if (cost == unlimited) check(b, batch, where);  // a budget without a limit would accept it
+    if (cost == unlimited) check(b, batch, where);  // `unlimited` would accept it
     return b.reserve(cost, "plan", where);
 }
 
@@ -255,7 +251,7 @@ CUOTA_INLINE batch_fit footprint::largest_batch(budget const& b) const noexcept 
 CUOTA_INLINE batch_fit footprint::largest_batch_in(std::size_t room) const noexcept {
     if (!fits_in(room, bytes(0))) return {0, bytes(0), bytes(1), room};
     if (!grows()) return {unlimited, bytes(0), unlimited, room};
-    // bytes() is monotonic in the batch, and `unlimited` samples of at least one byte fit into no room.
+    // bytes() is monotonic, and `unlimited` samples of one byte or more never fit.
     std::size_t fitting = 0;
     std::size_t too_large = unlimited;
     while (too_large - fitting > 1) {
@@ -359,7 +355,7 @@ CUOTA_INLINE std::string footprint::text(std::size_t batch) const {
     return text + detail::rest_text("\n  and ", parts_.size() - shown.size());
 }
 
-// Returns one line of a refusal, which has about 98 columns.
+// A line of a refusal has about 98 columns.
 CUOTA_INLINE std::string footprint::cause(std::size_t batch, batch_fit const& fit) const {
     std::vector<part> const shown = largest(2, batch);
     std::string text;

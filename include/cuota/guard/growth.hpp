@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Growth rate of a number of bytes, and the time until it reaches a limit.
+/// Growth rate of held bytes, and the time until they reach a limit.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// Growth rate of the held bytes: their changes, smoothed by two exponential averages in series with the same half-life.
+/// Growth rate of held bytes: their changes, smoothed by two exponential averages in series, of the same half-life.
 ///
-/// One average alone would show growth at each peak of a program that allocates and frees at every step. With two, a change counts nothing
-/// at its instant, and most 1.4 half-lives later. Of steady growth, half is seen after 2.4 half-lives, nine tenths after 5.6.
-/// Cost: one power of two, or nothing if the time has not advanced.
+/// One average would show growth at each peak of a program that allocates and frees in every step. With two, a change counts nothing at
+/// first and most after 1.4 half-lives; half of a steady growth is seen after 2.4 half-lives, nine tenths after 5.6. Cost: one power of
+/// two, if time has advanced.
 class growth {
 public:
     using seconds = std::chrono::duration<double>;
@@ -25,25 +25,24 @@ public:
 
     explicit growth(seconds half_life) noexcept : half_life_{half_life} {}
 
-    /// Records that `bytes` are held from now on. The first call sets the starting point. Times must not decrease.
+    /// `bytes` are held from now on; the first call sets the start. Times must not decrease.
     void see(std::size_t bytes, time_point now) noexcept;
 
-    /// Returns bytes per second as of the last call of see; negative while it shrinks.
+    /// Bytes per second as of the last see(); negative while shrinking.
     [[nodiscard]] double per_second() const noexcept { return rate_; }
 
-    /// Returns the time until `limit` bytes are held at the present rate; empty if the rate is below a byte per second, or the limit is
-    /// `unlimited`.
+    /// Time until `limit` bytes are held at this rate; empty if that is below a byte per second, or the limit is `unlimited`.
     [[nodiscard]] std::optional<seconds> time_to(std::size_t limit) const noexcept;
 
 private:
-    // Advances the time between two changes: moves recent changes into the rate, and decays both.
+    // Between two changes: moves fresh_ into rate_, and decays both.
     void age(seconds passed) noexcept;
 
     seconds half_life_;
-    bool has_begun_ = false;  // not an optional, whose value g++ 12 considers maybe uninitialized
+    bool has_begun_ = false;  // not optional, which g++ 12 reports as maybe uninitialized
     time_point seen_{};
     std::size_t held_ = 0;
-    double fresh_ = 0;  // bytes that have not fully entered the rate
+    double fresh_ = 0;  // bytes not fully in the rate yet
     double rate_ = 0;
 };
 
@@ -74,8 +73,7 @@ CUOTA_INLINE auto growth::time_to(std::size_t limit) const noexcept -> std::opti
 CUOTA_INLINE void growth::age(seconds passed) noexcept {
     constexpr double ln_2 = 0.6931471805599453;
     double const pace = ln_2 / half_life_.count();
-    double const left =
-        __builtin_exp2(-(passed / half_life_));  // <cmath> would be expensive to include for one function
+    double const left = __builtin_exp2(-(passed / half_life_));  // <cmath> would be expensive to include
     rate_ = left * (rate_ + pace * pace * passed.count() * fresh_);
     fresh_ *= left;
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The account behind a budget: exact, hierarchical, and lock-free for most charges. Its counters and invariants are in ledger_node.hpp.
+/// The account behind a budget: exact, hierarchical, mostly lock-free. For its counters and invariants see ledger_node.hpp.
 #pragma once
 
 #include <array>
@@ -19,8 +19,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A node of the account tree, with one stock (per-thread credit, see stock.hpp) for each of up to 16 threads that charge it. A charge is
-/// made here and at every ancestor.
+/// A node, with one stock (stock.hpp) for each thread that charges it. A charge is made here and at every ancestor.
 class ledger final : public ledger_node {
 public:
     ledger(std::string name, std::size_t limit, shared<ledger> parent)
@@ -31,34 +30,34 @@ public:
     [[nodiscard]] static shared<ledger> prepaid(std::string name, shared<ledger> parent);
     [[nodiscard]] shared<ledger> const& parent() const noexcept { return parent_; }
 
-    /// Charges this node and its ancestors, or none of them. No node exceeds its limit, not even for an instant. False means that at one
-    /// instant since the call the bytes did not fit.
-    /// Cost: a few loads and stores if this thread has refunded at least `bytes` bytes here before; otherwise the tree's lock.
+    /// Charges this node and its ancestors, or none. No node ever exceeds its limit; false means that at one instant since the call the
+    /// bytes did not fit.
+    /// Cost: a few loads and stores if this thread has refunded at least `bytes` here before; otherwise the tree's lock.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept;
 
-    /// Charges the bytes to this thread's stock, without a lock. False does not imply that they do not fit.
+    /// Charges to this thread's stock, without a lock. False does not imply that the bytes do not fit.
     [[nodiscard]] bool try_charge_alone(std::size_t bytes) noexcept;
 
-    /// Like try_charge, but always takes the tree's lock; returns the node that refused, if any.
+    /// Like try_charge, but always takes the tree's lock, and returns the node that refused.
     [[nodiscard]] outcome charge_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
 
-    /// Like charge_or_say, for memory that has not been allocated yet: counts for every limit, and for no peak. Each such charge must be
-    /// completed by `arrived`, or by `did_not_come`, which refunds it.
+    /// Like charge_or_say, for memory not allocated yet: counts for limits, not for peaks. Must be completed by `arrived` or
+    /// `did_not_come`.
     [[nodiscard]] outcome charge_coming_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
-    /// Like charge_coming_or_say; returns false if the bytes do not fit.
+    /// Like charge_coming_or_say; false if it does not fit.
     [[nodiscard]] bool try_charge_coming(std::size_t bytes) noexcept;
-    /// Completes a charge after the memory was allocated: its bytes count for peaks from now on. Call once per charge, from any thread.
+    /// The memory was allocated: its bytes count for peaks from now on. Any thread may call it, once per charge.
     void arrived(std::size_t bytes) noexcept;
-    /// Cancels a charge whose memory was not allocated: refunds its bytes.
+    /// The memory was not allocated: refunds its bytes.
     void did_not_come(std::size_t bytes) noexcept;
 
-    /// Refunds bytes. Returns false, and changes nothing, if fewer bytes are charged to this node itself.
+    /// Returns false, and changes nothing, if fewer bytes are charged to this node itself.
     [[nodiscard]] bool try_refund(std::size_t bytes) noexcept;
 
 private:
-    static constexpr std::size_t stocks = 16;  // further threads share them, and mostly use the lock
+    static constexpr std::size_t stocks = 16;  // further threads share, and mostly use the lock
 
-    // How a charge is made: `need` more bytes from the tree, through the stock `from` unless that is null.
+    // A charge takes `need` more bytes from the tree, through the stock `from` unless null.
     struct plan {
         stock* from;
         std::size_t need;
@@ -68,9 +67,8 @@ private:
 
     [[nodiscard]] stock& stock_of(thread_record const& who) noexcept { return stocks_[who.index % stocks]; }
 
-    // Lock-free: returns true if the bytes certainly do not fit, even if the stocks of all other threads were empty. The unchanged version
-    // proves that all figures are of one instant. Checks the last refuser first, so that the cost does not depend on the depth; inlined, as
-    // the success path is.
+    // Lock-free: true if the bytes certainly do not fit, even with all other stocks empty. An unchanged version proves that all figures are
+    // of one instant. Checks the last refuser first, so that the cost does not depend on the depth; inlined, as the success path is.
     [[nodiscard, gnu::always_inline]] inline bool will_not_fit(std::size_t bytes, stock const* mine,
                                                                thread_record const* me) noexcept {
         ledger_tree const& tree = *tree_;
@@ -115,12 +113,12 @@ private:
         return true;
     }
 
-    // Returns the stock of a thread if it exists or may be opened, and may be granted `more` bytes; else null.
+    // Returns the thread's stock if it has or may have one that may be granted `more` bytes; else null.
     [[nodiscard]] stock* open_stock(std::size_t more, thread_record* me) noexcept;
     [[nodiscard]] plan plan_for(std::size_t bytes, thread_record* me) noexcept;
 
     shared<ledger> const parent_;
-    published<ledger_node const*> tightest_ = this;  // hint: the last refuser among this and its ancestors
+    published<ledger_node const*> tightest_ = this;  // hint: the last refuser of these
     std::array<stock, stocks> stocks_;
 };
 
@@ -136,7 +134,7 @@ CUOTA_INLINE ledger::~ledger() {
         collect([this](stock& s) { return s.node() == this; }, this_thread_record());
         leave_tree();
     }
-    // These bytes can no longer be refunded, and the memory may still be allocated: the parent keeps the charge.
+    // The memory may still be allocated, and can no longer be refunded: the parent keeps the charge.
     if (parent_ && own_ != 0)
         report_failure_of([this] {
             throw_misuse(
@@ -199,7 +197,7 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
     for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
     raise_peaks(nullptr, nullptr);
-    // From here on the bytes count as a charge by this thread, so that their refund refills its stock.
+    // From here on this is a charge by this thread, whose refund refills its stock.
     stock* const mine = bytes <= own_ ? open_stock(bytes, this_thread()) : nullptr;
     if (!mine) return;
     own_ -= bytes;
@@ -209,13 +207,13 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
 
 CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
-    // own_ can be smaller: it also pays refunds of charges that were met from stocks. Revoking the stocks adds their used bytes to it.
+    // own_ also pays refunds of charges met from stocks, whose used bytes are added now.
     if (bytes > own_) collect([this](stock& s) { return s.node() == this; }, this_thread());
-    std::size_t const left = std::min(bytes, own_);  // less if the program refunded more than it had charged
+    std::size_t const left = std::min(bytes, own_);  // less if the program refunded more than it charged
     own_ -= left;
     for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
     drop(left);
-    // Until now coming_ wrongly included bytes of other charges, which must still count for the peaks.
+    // coming_ had included bytes of other charges, which count for peaks.
     if (left != bytes) raise_peaks(nullptr, nullptr);
 }
 

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One node of a tree of budgets: its counters and their invariants. Per node, under the tree's lock:
+/// One node of a tree of budgets. Counters and invariants, under the tree's lock:
 ///
 ///     held    = bytes charged at this node and below
-///     taken   = held + bytes granted to stocks (stock.hpp) at this node and below, but not used
-///     coming  = the part of taken for memory that is not allocated yet: its upstream may still refuse it
+///     taken   = held + bytes granted to stocks (stock.hpp) here and below, but not used
+///     coming  = part of taken for memory not allocated yet, which its upstream may still refuse
 ///     arrived = taken - coming
-///     held <= taken <= limit (unless an outer limit was lowered);  a grant never raises arrived above the peak that held bytes have set
+///     held <= taken <= limit (unless an outer limit has fallen);  a grant never raises arrived above the peak of held
 ///
-/// Charges met from a stock can therefore neither exceed a limit nor set a new peak: both stay exact although such charges do not touch the
-/// node. A thread that needs bytes which are idle in other threads' stocks revokes these stocks; held is then known exactly.
+/// So charges met from a stock neither exceed a limit nor set a peak: both are exact although such charges do not touch the node. A thread
+/// that needs bytes idle in other threads' stocks revokes these; held is then known exactly.
 #pragma once
 
 #include <atomic>
@@ -32,42 +32,41 @@
 
 namespace cuota::inline v0::detail {
 
-/// The counters of a ledger, and its interface to the other nodes of the tree. The limit of a reservation's node (a prepaid node) has been
-/// charged to its parent.
+/// Counters of a ledger, and its interface to the tree. A prepaid node is a reservation's: its limit is charged to its parent.
 class ledger_node : public ref_counted {
 public:
-    /// Outcome of a charge: the node that refused it and its shortfall; null if it was charged.
+    /// The node that refused a charge and its shortfall; null if charged.
     struct outcome {
         ledger_node* refuser = nullptr;
         std::size_t missing = 0;
     };
 
-    /// A holder and the node whose bytes it holds. The node is valid while the tree's lock is held or `who` exists.
+    /// A holder and its node, which is valid while the tree's lock is held or `who` exists.
     struct stake {
         ledger_node const* at;
         shared<stakeholder> who;
     };
 
-    /// Returns the shortfall here for a charge of `bytes` <= limit(), after revoking all stocks at this node and below.
+    /// Returns the shortfall for `bytes` <= limit(), after revoking the stocks here and below.
     [[nodiscard]] std::size_t missing_for(std::size_t bytes) noexcept;
-    /// Returns the total bytes by which refunds and higher limits have increased the room of this node so far, after revoking all stocks at
-    /// this node and below. Never decreases: charges do not reduce it.
+    /// Returns the total bytes by which refunds and higher limits have increased this node's room so far, after revoking the stocks here
+    /// and below. Never decreases: charges do not reduce it.
     [[nodiscard]] std::size_t room_made() noexcept;
 
-    /// Queries the outer limit, if one is set, when its cached value has expired. Call it without the lock.
+    /// Queries the outer limit, if any, when its value has expired. Call without the lock.
     void look_if_stale() noexcept;
-    /// Queries it again before a refusal by the root. Returns true if the limit has risen.
+    /// Queries it before a refusal by the root. Returns true if the limit has risen.
     [[nodiscard]] bool look_again(outcome const& met) noexcept;
-    /// Sets the limit, for an outer limit; returns true if it has risen. It may be below the held bytes; nothing more can be charged then.
+    /// Sets the limit, for an outer limit; returns true if it has risen. While it is below the held bytes, nothing can be charged.
     bool set_limit(std::size_t bytes) noexcept;
     void set_outer_limit(sole<outer_limit> outer) noexcept { tree_->outer = std::move(outer); }
     [[nodiscard]] outer_limit* outer() const noexcept { return tree_->outer.get(); }
 
-    /// Charges the parent of a prepaid node and raises this node's limit by the bytes.
+    /// Charges the parent of a prepaid node and raises this limit.
     [[nodiscard]] outcome fund(std::size_t bytes, label const* who = nullptr) noexcept;
-    /// Returns unused bytes of a prepaid node to its parent. Returns false, and changes nothing, if fewer are unused.
+    /// Returns unused bytes of a prepaid node. Returns false, and changes nothing, if fewer are unused.
     [[nodiscard]] bool try_unfund(std::size_t bytes) noexcept;
-    /// Ends a prepaid node: returns its unused bytes to the parent now, and later each refund.
+    /// Ends a prepaid node: returns its unused bytes now, and later each refund.
     void settle() noexcept;
 
     [[nodiscard]] std::string const& name() const noexcept { return name_; }
@@ -75,14 +74,14 @@ public:
     [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
     /// Returns the bytes charged to this node itself and not refunded.
     [[nodiscard]] std::size_t charged_here() const noexcept;
-    /// Exact while no other thread charges; otherwise the threads' parts are read at different moments.
+    /// Exact while no other thread charges; otherwise their parts are read at different moments.
     [[nodiscard]] budget_facts now() const;
-    /// Returns the bytes that can be charged here now, the least over the nodes up to the root.
+    /// Returns the bytes available here and at every node up to the root.
     [[nodiscard]] std::size_t room() const noexcept;
     void reset_peak() noexcept;
 
-    /// Calls `see(node, facts)` for this node and up to the root, with facts of one instant; returns the node that would have refused
-    /// `bytes` at that instant, or null.
+    /// Calls `see(node, facts)` from here up to the root, with facts of one instant. Returns the node that would have refused `bytes`, if
+    /// any.
     template <class See>
     [[nodiscard]] ledger_node* look_up(std::size_t bytes, See see) {
         ledger_change const change{*tree_};
@@ -95,20 +94,19 @@ public:
         return refuser;
     }
 
-    /// Returns the holders of the nodes for which `concerns(node)` is true.
+    /// Returns the holders of nodes for which `concerns(node)`.
     template <class Concerns>
     [[nodiscard]] dynamic_array<stake> stakeholders(Concerns concerns) const;
     void join(stakeholder& s);
     void leave(stakeholder& s) noexcept;
 
-    /// Notifies `o` of the present state, and from now on of each change here. No stock is open below meanwhile: all changes take the lock,
-    /// and taken == held.
+    /// Notifies `o` now and of each later change here. No stock is open below meanwhile: all changes take the lock, and taken == held.
     void join(onlooker& o);
     void leave(onlooker& o) noexcept;
 
-    /// Notifies `o` of the events here and below from now on. This node must live until the observer leaves.
+    /// Notifies `o` of events here and below. This node must live until it leaves.
     void join(shared<budget_observer> o);
-    /// Removes an observer. A notification in progress on another thread may still arrive afterwards.
+    /// A notification in progress on another thread may arrive afterwards.
     void leave(budget_observer const& o) noexcept;
     /// Calls tell(observer) for all observers of this node.
     template <class Tell>
@@ -123,7 +121,7 @@ public:
         for (auto const& o : told) tell(*o);
     }
 
-    /// Calls see(node, facts) for this node and all below it, parents first, with facts of one instant.
+    /// Calls see(node, facts) for this node and all below, parents first, with facts of one instant.
     template <class See>
     void look_down(See see) {
         ledger_change const change{*tree_};
@@ -134,13 +132,13 @@ public:
     /// Unique among all nodes of the process, past and present.
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
-    /// Throws misuse in a library that does not share the process state of the library that made the tree.
+    /// Throws misuse in a library that does not share the process state of the tree's library.
     void refuse_other_state(place where) const {
         if (tree_->state != process_state()) [[unlikely]]
             detail::refuse_other_state(tree_->state, ("budget " + name_).c_str(), where);
     }
 
-    /// Stores the refusal here and at every ancestor, in place of the previous one.
+    /// Stores the refusal here and at every ancestor.
     void remember(budget_exceeded const& refused);
     [[nodiscard]] std::optional<budget_exceeded> last_refusal() const;
 
@@ -148,8 +146,8 @@ public:
     /// Like is_under, but refunds below a prepaid node stay in it.
     [[nodiscard]] bool refunds_to(ledger_node const& ancestor) const noexcept;
 
-    /// Returns true if a refund at this node increases the room of `ancestor`. Refunds below a prepaid node stay in it until it has ended;
-    /// after that they go to its parent. Requires the tree's lock, as in stakeholders(concerns).
+    /// Returns true if a refund here increases the room of `ancestor`. Refunds below a prepaid node stay in it; after it has ended they go
+    /// to its parent. Requires the tree's lock, as in stakeholders(concerns).
     [[nodiscard]] bool makes_room_in(ledger_node const& ancestor) const noexcept;
 
 protected:
@@ -167,30 +165,29 @@ private:
 
     [[nodiscard]] ledger_node* next() const noexcept { return prepaid_ ? nullptr : above_; }
 
-    // Reads figures without the lock: the result is valid only if the version has not changed meanwhile. Requires held <= limit at every
-    // node.
+    // Reads without the lock: valid only if the version has not changed. Requires held <= limit at every node.
     [[nodiscard]] bool surely_lacks(std::size_t need, std::size_t granted) const noexcept;
 
-    // All of these require the tree's lock.
+    // All below require the tree's lock.
 
     [[nodiscard]] budget_facts facts_with(std::size_t held) const;
     [[nodiscard]] std::size_t room_here() const noexcept;
     [[nodiscard]] std::size_t free() const noexcept { return limit_ - std::min<std::size_t>(limit_, held()); }
     [[nodiscard]] std::size_t held() const noexcept;
-    // Clamped: a program that refunds bytes that it never charged may have refunded bytes that are not allocated yet.
+    // Clamped: a program that refunds bytes never charged may have refunded bytes not allocated yet.
     [[nodiscard]] std::size_t arrived() const noexcept {
         return taken_ - std::min<std::size_t>(taken_, coming_);
     }
     [[nodiscard]] ledger_node& root() noexcept { return above_ ? above_->root() : *this; }
     [[nodiscard]] ledger_node& top() noexcept;
-    // Whether stocks may be granted here. Not if every charge must be seen: under an onlooker, or under an ended reservation, which returns
-    // each refund to its parent.
+    // Whether stocks may be granted: not under an onlooker, which must see every charge, nor under an ended reservation, which returns each
+    // refund.
     [[nodiscard]] bool may_lend() const noexcept;
 
-    // Returns the first node at which the bytes do not fit even after all stocks but `mine` are revoked, or null.
+    // Returns the first node at which the bytes do not fit even with all stocks but `mine` revoked.
     [[nodiscard]] ledger_node* refuser_of(std::size_t need, stock const* mine) noexcept;
 
-    // Charges `need` bytes up to the top. At each node with a new peak, other stocks are revoked first, so that taken == held there.
+    // Charges up to the top. Where that sets a peak, other stocks are revoked first, so that taken == held.
     void take(std::size_t need, stock const* mine, label const* who = nullptr) noexcept;
     void raise_peaks(stock const* mine, label const* who) noexcept;
     void drop(std::size_t bytes) noexcept;
@@ -201,7 +198,7 @@ private:
 
     void collect_under(ledger_node const& node, stock const* but) noexcept;
 
-    // Closes the open stocks for which `chosen` is true. Their idle bytes are released, their used bytes move to own_ of their node.
+    // Closes the open stocks that are `chosen`: releases their idle bytes, moves their used bytes to own_.
     template <class Chosen>
     void collect(Chosen chosen, thread_record const* me) noexcept {
         stock* closed = nullptr;
@@ -233,12 +230,12 @@ private:
     std::string const name_;
     std::uint64_t const id_ = next_id();
     figure limit_;
-    figure taken_;          // held here and below, or idle in a stock here or below
-    figure lent_;           // granted to stocks here and below: all that can change without the lock
-    std::size_t own_ = 0;   // charged to this node itself and not counted as used by a stock
+    figure taken_;          // held here and below, or idle in stocks there
+    figure lent_;           // granted to stocks here and below: may change without the lock
+    std::size_t own_ = 0;   // charged to this node itself, without bytes used in stocks
     std::size_t peak_ = 0;  // the most bytes held at one instant, without coming_
     std::size_t room_made_ = 0;
-    std::size_t coming_ = 0;  // part of taken_ for memory that is not allocated yet
+    std::size_t coming_ = 0;  // part of taken_ for memory not allocated yet
     bool const prepaid_;
     bool settled_ = false;
     onlooker* onlookers_ = nullptr;
@@ -391,7 +388,7 @@ CUOTA_INLINE void ledger_node::remember(budget_exceeded const& refused) {
     keep_loaded(refused.facts().request.where.file);
     for (ledger_node* node = this; node; node = node->above_) {
         refusal_access::state before =
-            refusal_access::of(refused);  // destroyed after the lock is released: it may be the last owner
+            refusal_access::of(refused);  // destroyed after the lock is released, perhaps as last owner
         region_lock const lock{tree_->guard};
         std::swap(node->last_refusal_, before);
     }

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// State shared by the nodes of one tree of budgets: the lock, the version for lock-free readers (a seqlock), holders and observers. For
-/// guard/ledger_node.hpp.
+/// State shared by the nodes of a tree of budgets: lock, version for lock-free readers (a seqlock), holders, observers.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +21,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A number that is written under the tree's lock between two increments of its version. Lock-free readers must validate the version.
+/// A number written under the tree's lock between two steps of its version, which lock-free readers must validate.
 class figure {
 public:
     explicit figure(std::size_t n = 0) noexcept : n_{n} {}
@@ -35,38 +34,36 @@ private:
     published<std::size_t> n_;
 };
 
-/// An external limit on the bytes of a tree's root, such as a driver that also serves other programs.
+/// External limit on a tree's root: a driver, which also serves other programs.
 class outer_limit {
 public:
     virtual ~outer_limit() = default;
 
-    /// Queries the source and sets the limit of `root` accordingly. Returns true if it has risen.
+    /// Queries it and sets the limit of `root`. Returns true if that has risen.
     virtual bool look(ledger_node& root) noexcept = 0;
-    /// Returns true if the last value has expired.
+    /// Whether the last value has expired.
     [[nodiscard]] virtual bool is_stale() const noexcept = 0;
-    /// Returns the most bytes that a stock may hold without a query.
+    /// The most bytes that a stock may hold without a query.
     [[nodiscard]] virtual std::size_t most_in_stock() const noexcept = 0;
 };
 
-/// State shared by the nodes of one tree.
 struct ledger_tree final : ref_counted {
     mutex guard;
     published_version version;
-    stock* open = nullptr;  // list of the open stocks of all nodes
+    stock* open = nullptr;  // open stocks of all nodes
     // Holders are removed before they are destroyed.
     dynamic_array<std::pair<ledger_node const*, stakeholder*>> stakeholders;
     dynamic_array<ledger_node const*> nodes;  // all nodes, each after its parent
     dynamic_array<std::pair<ledger_node const*, shared<budget_observer>>> observers;
     sole<outer_limit> outer;  // set before a second node is made
-    onlooker* due = nullptr;  // to be notified when the lock has been released
+    onlooker* due = nullptr;  // notified when the lock has been released
     void const* const state = process_state();
 };
 
-/// Holds the tree's lock while figures change. Its destructor notifies the onlookers after unlocking: it must be the last destructor to
-/// run.
+/// Holds the tree's lock while figures change. Notifies onlookers after unlocking, so its destructor must run last.
 class [[nodiscard]] ledger_change {
 public:
-    /// Throws: misuse in a forked child of the process that made the tree; noexcept functions check is_of_parent() first.
+    /// Throws: misuse in a forked child; noexcept functions check is_of_parent() first.
     explicit ledger_change(ledger_tree& tree);
     ledger_change(ledger_change const&) = delete;
     ledger_change& operator=(ledger_change const&) = delete;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Resource adaptor that measures memory use: the peak, its composition, and blocks that were not freed.
+/// Resource adaptor that measures memory use: the peak, its tags, and leaks.
 #pragma once
 
 #include <concepts>
@@ -20,37 +20,34 @@
 
 namespace cuota::inline v0 {
 
-/// Memory use of one tag. Each allocation is rounded up to the resource's granule.
-/// Example: tests/guard/measured.cpp
+/// Memory use of one tag. Allocations are rounded up to the granule.
 struct tag_usage {
-    tag name{};                   ///< empty: allocations without a tag
-    std::size_t at_peak = 0;      ///< bytes live when the total first reached its peak
-    std::size_t peak = 0;         ///< the most bytes that were live under this tag, at any time
+    tag name{};                   ///< empty: untagged
+    std::size_t at_peak = 0;      ///< live bytes when the total first reached its peak
+    std::size_t peak = 0;         ///< most live bytes of this tag at any time
     std::size_t allocations = 0;  ///< number of allocations
 };
 
-/// Memory use of a measured resource so far. Each allocation is rounded up to the resource's granule.
-/// Example: tests/guard/measured.cpp
+/// Memory use of a measured resource so far. Allocations are rounded up to the granule.
 struct usage_report {
     std::size_t granule = 1;        ///< of the resource; bytes
-    std::size_t peak = 0;           ///< the most bytes that were live at one moment
-    std::size_t allocations = 0;    ///< number of allocations, those of 0 bytes excluded
-    std::size_t releases = 0;       ///< number of them that were freed
+    std::size_t peak = 0;           ///< most live bytes at one moment
+    std::size_t allocations = 0;    ///< without those of 0 bytes
+    std::size_t releases = 0;       ///< how many of them were freed
     std::vector<tag_usage> by_tag;  ///< descending by `at_peak`, which sums to `peak`
     std::vector<holding> alive;     ///< live memory by tag and place, in descending order
 
-    /// Returns the bytes that were not freed.
+    /// Returns the live bytes.
     [[nodiscard]] std::size_t alive_bytes() const noexcept;
-    /// Returns the peak as a plan that does not depend on a batch, with one part per tag, to be checked against a budget.
-    /// Throws: std::bad_alloc.
+    /// Returns the peak as a batch-independent plan with one part per tag, to check against a budget. Throws: std::bad_alloc.
     [[nodiscard]] cuota::footprint footprint() const;
-    /// Returns the peak, its tags, and the memory not freed, on one screen. Throws: std::bad_alloc.
+    /// Returns peak, tags and live memory on one screen. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
 namespace detail {
 
-/// Records of a measured resource, independent of the upstream's type. Bytes in multiples of its granule. Threads: any.
+/// Records of a measured resource of any upstream, in multiples of its granule. Threads: any.
 class measured_books {
 public:
     measured_books();
@@ -64,8 +61,8 @@ public:
 
     /// Throws: std::bad_alloc; nothing is counted.
     void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
-    /// Removes the record of p, before upstream can reuse the address. The block counts as live until count_out. An unknown p or a wrong
-    /// size is reported; returns false and changes nothing.
+    /// Removes the record of p before upstream can reuse the address; the block is live until count_out. If p is unknown or the size wrong,
+    /// reports that, changes nothing and returns false.
     [[nodiscard]] bool forget(void* p, std::size_t bytes, entry& known) noexcept;
     void count_out(entry const& e) noexcept;
     [[nodiscard]] usage_report report(std::size_t granule) const;
@@ -80,7 +77,7 @@ class measured_state final : public ref_counted {
 public:
     explicit measured_state(Upstream upstream) : upstream_{std::move(upstream)} {}
 
-    // Upstream is called without a lock held.
+    // Calls upstream without a lock held.
     [[nodiscard]] void* allocate(call_order const& order, std::size_t bytes, std::size_t alignment,
                                  label const& who) {
         void* const p = order.take(upstream_, bytes, alignment, who);
@@ -111,34 +108,34 @@ private:
 
 }  // namespace detail
 
-/// Resource adaptor that measures the use of Upstream's memory: the peak, the tags that make it up, and blocks that were not freed.
+/// Resource adaptor that measures Upstream's memory: the peak, the tags at the peak, and memory not freed.
 ///
-/// Below a pool it measures the pool's segments, above a pool its users' live memory. A budget of `report().peak` bytes over the same
-/// Upstream suffices for the same calls, and a smaller one does not. Models `resource`. Copies share the same state.
+/// Below a pool it measures the segments, above a pool its users' memory. A budget of `report().peak` bytes over the same Upstream suffices
+/// for the same calls, and a smaller one does not. Models `resource`. Copies share the same state.
 ///
 /// Units:   bytes, rounded up to Upstream's granule.
 /// Order:   that of Upstream.
-/// Threads: any, if Upstream allows it. Concurrent calls are counted in one of their possible orders.
-/// Throws:  what Upstream throws; refused requests are not counted. A deallocation with a wrong size, of an unknown pointer, or a double
-///          free is reported to the error sink as misuse; nothing is freed.
+/// Threads: any, if Upstream allows it. Concurrent calls count in one of their possible orders.
+/// Throws:  what Upstream throws; refused requests do not count. Invalid deallocations (wrong size, unknown pointer, double free) are
+///          reported to the error sink as misuse; nothing is freed.
 /// Cost:    a lock and a table entry per call.
 /// Example: tests/guard/measured.cpp
 template <resource Upstream = device_memory>
 class measured : public detail::accounted<Upstream, detail::measured_state<Upstream>> {
 public:
-    /// Makes a default-constructed Upstream. Throws: std::bad_alloc.
+    /// Uses a default-constructed Upstream. Throws: std::bad_alloc.
     measured() requires std::default_initializable<Upstream> : measured{Upstream{}} {}
     /// Starts to count. Throws: std::bad_alloc.
-    // Accepts no other type: a measured<any_resource> could otherwise be converted to its own upstream.
+    // Accepts no other type: a measured<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit measured(U upstream)
         : measured::accounted{shared<detail::measured_state<Upstream>>::make(std::move(upstream))} {}
 
-    /// Returns the memory use so far, including blocks not freed after an exception. Throws: std::bad_alloc.
+    /// Returns the use so far, with memory not freed after an exception. Throws: std::bad_alloc.
     [[nodiscard]] usage_report report() const { return this->books().report(); }
 };
 
-/// Deduces the type in `measured memory{pool.resource()}`.
+/// `measured memory{pool.resource()}`
 template <resource Upstream>
 measured(Upstream) -> measured<Upstream>;
 
@@ -163,18 +160,18 @@ struct measured_books::tables {
         std::size_t live = 0;
     };
 
-    // Sorts by bytes at the common peak, then by the tag's own peak, both descending, then by name.
+    // Sorts by bytes at the common peak, then by the tag's peak, both descending, then by name.
     static void sort_by_peak(std::vector<tag_usage>& tags);
     // Throws: misuse; nothing is changed.
     [[nodiscard]] entry forget(void* p, std::size_t bytes);
 
     object_lock guard{};
     std::unordered_map<void*, entry> live{};
-    std::unordered_map<std::string_view, of_tag> tags{};  // entries have stable addresses
+    std::unordered_map<std::string_view, of_tag> tags{};  // entries do not move
     std::size_t live_bytes = 0;
     std::size_t peak = 0;
     std::size_t releases = 0;
-    bool is_at_peak = false;  // if true, the tags' bytes at the peak are their present ones
+    bool is_at_peak = false;  // true: the tags' bytes at the peak are the present ones
 };
 
 CUOTA_INLINE measured_books::measured_books() : tables_{sole<tables>::make()} {}
@@ -218,7 +215,7 @@ CUOTA_INLINE usage_report measured_books::report(std::size_t granule) const {
     region_lock const lock{all.guard};
     usage_report r{granule, all.peak, 0, all.releases, {}, {}};
     for (auto const& [name, of_tag] : all.tags) {
-        if (of_tag.seen.allocations == 0) continue;  // recording its first allocation failed
+        if (of_tag.seen.allocations == 0) continue;  // its first record failed
         r.by_tag.push_back(of_tag.seen);
         if (all.is_at_peak) r.by_tag.back().at_peak = of_tag.live;
         r.allocations += of_tag.seen.allocations;

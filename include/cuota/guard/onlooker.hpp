@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Observer of the changes of a budget, notified once no lock is held. For guard/ledger_node.hpp.
+/// Observer of a budget's changes, called once no lock is held.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,22 @@ struct sight {
     label const* who;  // label of the charge; null for a refund or an unlabelled charge
 };
 
-/// Is notified of each change of a node's held bytes and limit: a watch.
+/// Is notified of changes of a node's held bytes and limit: a watch.
 class onlooker {
 public:
     virtual ~onlooker() = default;
 
-    /// Records a change, under the tree's lock. Returns true if deliver() must be called for it and no other call is pending.
+    /// Called under the tree's lock. Returns true if deliver() must be called and no call is pending.
     [[nodiscard]] virtual bool note(sight const& now) noexcept = 0;
-    /// Called without the lock, after note returned true.
+    /// Called without the lock.
     virtual void deliver() noexcept = 0;
 
-    // List links: the first is protected by the tree's lock, the second too until the list is handed to a delivering thread.
+    // Links: protected by the tree's lock; the second then belongs to the delivering thread.
     onlooker* next_here = nullptr;
     onlooker* next_due = nullptr;
 };
 
-/// Calls deliver() for each entry of the list. Entries that become due on this thread meanwhile are delivered by the outermost call.
+/// Delivers to the whole list. Entries that become due on this thread meanwhile are delivered by the outermost call.
 CUOTA_PROCESS_STATE void deliver(onlooker* due) noexcept;
 
 }  // namespace cuota::inline v0::detail

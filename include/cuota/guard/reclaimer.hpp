@@ -23,25 +23,24 @@ extern template class shared<detail::registered_cache>;
 
 /// Registers a cache of the program with the budget that its memory is charged to, for the lifetime of this object.
 ///
-/// When a charge does not fit, the holders of memory of that budget and of its descendants are called to release idle memory: reclaimers,
-/// pools (pool_options::reclaim_priority, default 0), and, between epochs, loaders that set loader_options::reclaim_priority. Higher
-/// priorities come first; among equal ones the holder that would overshoot least. If all together cannot release the shortfall, none is
-/// called.
+/// When a charge does not fit, holders of memory of that budget and its descendants are called: reclaimers, pools
+/// (pool_options::reclaim_priority, default 0), and, between epochs, loaders that set loader_options::reclaim_priority. Higher priorities
+/// come first; among equal ones, the holder that would overshoot least. If all together cannot release the shortfall, none is called.
 ///
-///     could(wanted)  returns the bytes that give(wanted) would release now; an upper bound if they are not known exactly
+///     could(wanted)  returns the bytes that give(wanted) would release now; an upper bound if not known exactly
 ///     give(wanted)   releases at least `wanted` bytes, or all it has, overshooting as little as possible: memory whose charge
 ///                    is refunded, or blocks of a pool of the budget. Returns the bytes released
 ///
-/// The result of `give` is checked against the account, whose figure counts. A cache that claims more than the account got back is reported
-/// to the error sink by name, with both figures. Such a cache, and one that returns 0, is not called again for the same request.
+/// The account verifies the result of `give`. A cache that claims more than the account got back is reported to the error sink, with both
+/// figures; it is not called again for the same request, nor is one that returns 0.
 ///
-/// Both are called by the thread whose charge does not fit, one call at a time, outside every lock of the library. They may charge and
-/// refund; a charge inside `give` that does not fit calls no cache. Their exceptions are reported to the error sink, with the tag. If
-/// another thread is in a call of this reclaimer, a thread whose charge does not fit does not wait, but treats the cache as empty.
+/// Both are called by the thread whose charge does not fit, one call at a time, outside the library's locks. They may charge and refund; a
+/// charge inside `give` that does not fit calls no cache. Their exceptions go to the error sink, with the tag. While another thread is in a
+/// call, the cache counts as empty; no thread waits.
 ///
-/// Locks: a cache often charges while it holds its own mutex (an insertion). Under pressure the same thread then calls `could`, and other
-/// threads may be in `could` while they hold other mutexes. So `could` and `give` must not wait for a mutex under which the program charges
-/// or allocates: use try_lock, and return 0 if it fails:
+/// Locks: a cache often charges while it holds its own mutex (an insertion). Under pressure that thread then calls `could`, and others may
+/// be in `could` while they hold mutexes. So `could` and `give` must not wait for a mutex under which the program charges or allocates: use
+/// try_lock, and return 0 if it fails:
 ///
 ///     std::binary_semaphore free{1};  // not a std::mutex, which its owning thread must not try to lock again
 ///     auto could = [&](std::size_t) -> std::size_t {
@@ -58,11 +57,11 @@ extern template class shared<detail::registered_cache>;
 /// Example: tests/guard/reclaimer.cpp
 class reclaimer {
 public:
-    /// Registers the cache. Refusals name it by the tag, and report `where` as the call site of its memory.
+    /// tag, where: name and call site of its memory in refusals.
     reclaimer(budget const& account, tag name, std::function<std::size_t(std::size_t)> could,
               std::function<std::size_t(std::size_t)> give, int priority = 0, place where = place::here());
     reclaimer(reclaimer&&) noexcept = default;  ///< moves the registration
-    /// Ends its own registration and moves the other's.
+    /// Ends its registration and moves the other's.
     reclaimer& operator=(reclaimer&& other) noexcept;
     ~reclaimer() { end(); }
 
@@ -105,11 +104,11 @@ public:
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::string title() const override;
     CUOTA_INLINE_IN_PLACE void holdings(std::vector<holding>& into) const override;
 
-    /// When it returns, no call is running on another thread, and none will start.
+    /// Afterwards no call is running on another thread, and none will start.
     void end() noexcept;
 
 private:
-    // Returns 0 if the function throws, which is reported, or if another thread is in a call: waiting for that thread could deadlock.
+    // Returns 0 if it throws, which is reported, or if another thread is in a call: waiting could deadlock.
     [[nodiscard]] std::size_t ask(estimate const& question, char const* name,
                                   std::size_t wanted) const noexcept;
 
@@ -118,7 +117,7 @@ private:
     int const priority_;
     estimate const could_;
     estimate const give_;
-    // Held during calls of the program's functions, which may end the registration. Only end() waits for it.
+    // Held during the program's functions, which may call end(). Only end() waits for it.
     mutable std::recursive_mutex calling_;
     bool ended_ = false;
 };

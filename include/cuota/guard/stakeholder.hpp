@@ -21,24 +21,24 @@ namespace cuota::inline v0::detail {
 class budget_observer;
 class ledger;
 
-/// Holds bytes of a budget: reports its holdings by tag and place, and may be able to release idle memory. All members are called outside
-/// every lock of the ledger, by the thread whose charge does not fit.
+/// Reports its holdings, and may release idle memory. All members are called outside the ledger's locks, by the thread whose charge does
+/// not fit.
 class stakeholder : public idle_holder {
 public:
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable_if(
         std::span<holding const> released) const override;
 
-    /// Appends the held bytes by tag and place, and the cached bytes.
+    /// Appends held and cached bytes, by tag and place.
     virtual void holdings(std::vector<holding>& into) const = 0;
 
-    /// Notifies a new observer of the pieces held now, through budget_observer::holds.
+    /// Notifies a new observer of its pieces, by budget_observer::holds.
     virtual void tell(budget_observer&) const noexcept {}
 
-    /// Returns the largest request that needs no further charge; 0 if not applicable.
+    /// Largest request without a further charge; 0 if not applicable.
     [[nodiscard]] virtual std::size_t largest_free() const noexcept { return 0; }
 };
 
-/// Description of a charge, for the refusal if it does not fit.
+/// Description of a charge, for a refusal.
 struct charge_request {
     std::size_t asked = 0;
     std::size_t granule = 1;
@@ -48,18 +48,18 @@ struct charge_request {
 
 // Defined in guard/pressure.hpp, which callers need not include.
 
-/// Registers a holder. Throws: std::bad_alloc.
+/// Registers `s`. Throws: std::bad_alloc.
 void join(ledger& node, stakeholder& s);
 void leave(ledger& node, stakeholder& s) noexcept;
 /// Throws: budget_exceeded with all facts; nothing is charged.
 void charge(ledger& node, std::size_t bytes, charge_request const& request);
-/// Like charge, for memory that is not allocated yet (ledger::charge_coming_or_say).
+/// The same for memory not allocated yet (ledger::charge_coming_or_say).
 void charge_coming(ledger& node, std::size_t bytes, charge_request const& request);
 
 /// Returns whether one of the holdings has that tag and place.
 [[nodiscard]] bool is_one_of(std::span<holding const> holders, tag name, place where) noexcept;
 
-/// Merges the holdings of equal tag and place; sorts them by size, descending.
+/// Merges holdings of equal tag and place; largest first.
 void sum_up(std::vector<holding>& holders);
 
 }  // namespace cuota::inline v0::detail

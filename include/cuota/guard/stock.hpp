@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Per-thread credit of a budget, so that most charges need no lock. For guard/ledger.hpp.
+/// Per-thread credit of a budget, so that most charges need no lock.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,14 @@ namespace cuota::inline v0::detail {
 
 class ledger_node;
 
-/// Bytes of one node that are granted to one thread, its owner, which uses and returns them without a lock (as memcg's per-CPU stock).
+/// Bytes of one node granted to one thread, its owner, which uses and returns them without a lock (like memcg's per-CPU stock).
 ///
-/// Owner thread: try_use, try_put_back. Cost: some loads and three stores to own cache lines. It may read its numbers before it enters its
-/// section: if it owns the stock inside the section, it owned it during the read as well. So a request that does not fit costs some loads
-/// and no section.
-/// All other members: under the tree's lock.
+/// Owner thread: try_use, try_put_back. Cost: some loads and three stores to own cache lines. It may read its numbers before its section:
+/// if it owns the stock inside the section, it did so during the read. So a request that does not fit costs some loads and no section.
+/// All else: under the tree's lock.
 ///
-/// With stocks, a charge and its refund cost 4 ns at any depth, and a pair of `budgeted` 46 ns. With the tree's lock they cost 36 ns, 56 ns
-/// at three levels, and 182 ns (bench/results/2026-11-26-locks.txt).
+/// With stocks, a charge and its refund cost 4 ns at any depth, a pair of `budgeted` 46 ns; with the tree's lock 36 ns, 56 ns at three
+/// levels, and 182 ns (bench/results/2026-11-26-locks.txt).
 class alignas(64) stock : public thread_tenure {
 public:
     [[nodiscard]] bool try_use(thread_record& me, std::size_t bytes) noexcept;
@@ -31,25 +30,25 @@ public:
         std::size_t grant = 0;
         std::size_t used = 0;
     };
-    /// Returns the numbers if `me` owns the stock, else zeros. Ownership is validated after the read (see above).
+    /// Returns zeros unless `me` owns the stock, which is validated after the read (see above).
     [[nodiscard]] numbers seen_by(thread_record const& me) const noexcept;
 
     [[nodiscard]] std::size_t grant() const noexcept { return grant_.load(std::memory_order_acquire); }
     [[nodiscard]] std::size_t used() const noexcept { return used_.load(std::memory_order_acquire); }
     [[nodiscard]] std::size_t idle() const noexcept { return grant() - used(); }
 
-    // The members below require the tree's lock.
+    // All below require the tree's lock.
     [[nodiscard]] bool is_open() const noexcept { return node_ != nullptr; }
     [[nodiscard]] ledger_node* node() const noexcept { return node_; }
     [[nodiscard]] stock*& next_open() noexcept { return next_open_; }
 
     void open(ledger_node& node, thread_record& me) noexcept;
-    /// Called by the owner: grants `more` bytes, and uses `bytes`.
+    /// By the owner: grants `more` bytes, uses `bytes`.
     void extend(std::size_t more, std::size_t bytes) noexcept;
-    /// Called by the owner: makes `bytes` used bytes idle.
+    /// By the owner: makes `bytes` used ones idle.
     void put_back(std::size_t bytes) noexcept { used_.store(used() - bytes, std::memory_order_release); }
 
-    /// Empties the stock. Requires that its owner has left its section.
+    /// Requires that the owner has left its section.
     void clear() noexcept;
 
 private:

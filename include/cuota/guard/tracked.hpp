@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Resource adaptor that records each live block: reports leaks by name, at the end of a step, of a scope and of the program.
+/// Resource adaptor that records live blocks: leaks by name, at the end of a step, a scope and the program.
 #pragma once
 
 #include <concepts>
@@ -28,7 +28,7 @@ class tracked;
 
 namespace detail {
 
-/// State shared by a tracked resource, its snapshots and its checks, independent of the upstream's type.
+/// State shared by a tracked resource of any upstream, its snapshots and checks.
 class tracked_books : public ref_counted {
 public:
     explicit tracked_books(tag name) : live_{"tracked memory", name} {}
@@ -37,7 +37,7 @@ public:
     [[nodiscard]] tracker& live() noexcept { return live_; }
 
     [[nodiscard]] std::vector<tracked_block> blocks(std::uint64_t& next) const;
-    /// Returns the changes since the report `then`, at which `next` was the next number.
+    /// Changes since the report `then`, at which `next` was the next number.
     [[nodiscard]] tracked_diff since(std::uint64_t next, tracked_report const& then,
                                      tracked_order first) const;
 
@@ -78,10 +78,9 @@ private:
 
 /// The live blocks of a tracked resource at one moment. Keeps the resource alive.
 /// Threads: as a value. Throws: std::bad_alloc when copied. Cost: a copy copies the blocks.
-/// Example: tests/guard/tracked.cpp
 class tracked_snapshot {
 public:
-    /// Returns the blocks, oldest first.
+    /// Oldest first.
     [[nodiscard]] tracked_report const& live() const noexcept { return live_; }
 
 private:
@@ -92,16 +91,15 @@ private:
     shared<detail::tracked_books> of_;
 };
 
-/// Check for one step: from `tracked::expect_no_growth` to its destruction, the live memory of no tag should grow.
+/// Checks that the live memory of no tag grows in a step: from `tracked::expect_no_growth` to its destruction.
 ///
-/// Counts by tag, and untagged blocks by place: replacing a block by one of the same tag is no growth, and memory freed under other tags
-/// does not offset growth. A tag that has more blocks or bytes at the end than at the beginning is reported as misuse, with the blocks
-/// allocated since, by size and place; they stay valid. Checks may overlap and nest. Each covers the whole resource, including the
-/// allocations of other threads.
+/// Counts by tag, untagged blocks by place: replacing a block by one of its tag is no growth, and memory freed under other tags offsets
+/// none. If a tag has more blocks or bytes at the end than at the beginning, its blocks allocated since are reported as misuse, by size and
+/// place; they stay valid. Checks may overlap and nest. Each covers the whole resource, other threads' allocations included.
 ///
-/// Threads: any may allocate and free meanwhile.
+/// Threads: any may allocate and free.
 /// Throws:  std::bad_alloc at the beginning.
-/// Cost:    visits each live block at the beginning and at the end; allocations and deallocations are blocked meanwhile. Example:
+/// Cost:    visits each live block at the beginning and the end, while allocations and deallocations are blocked. Example:
 ///     for (cuota::batch b : loader.epoch(0)) {
 ///         auto const check = memory.expect_no_growth("step");
 ///         train_step(b);
@@ -112,7 +110,7 @@ public:
     growth_check& operator=(growth_check const&) = delete;
     ~growth_check();
 
-    /// Ends the check now; its destructor then reports nothing. Throws: misuse that names the tags that grew.
+    /// Ends the check now, in place of the destructor. Throws: misuse that names the tags that grew.
     void close();
 
 private:
@@ -131,22 +129,21 @@ private:
     bool is_over_ = false;
 };
 
-/// Resource adaptor that records each live block of Upstream: tag, place, stream, size and age.
+/// Resource adaptor that records Upstream's live blocks: tag, place, stream, size and age.
 ///
-/// Above a pool or a budget it records the blocks of their users, below a pool the pool's segments. A name identifies it in messages.
-/// Blocks that are live when the last copy is destroyed are reported by tag, size and place, as misuse. At program exit this includes
-/// blocks whose forgotten owner keeps itself and its resource alive. Models `resource`. Copies share the same state.
+/// Above a pool or a budget it records their users' blocks, below a pool its segments. The name identifies it in messages. Blocks that are
+/// live when the last copy is destroyed are reported by tag, size and place, as misuse; at program exit also those whose forgotten owner
+/// keeps the resource alive. Models `resource`. Copies share the same state.
 ///
-/// A deallocation with a wrong size, of an unknown or interior pointer, or a double free is reported to the error sink as misuse, naming
-/// the block, and changes nothing. Limitation: if the address has been reused for a block of the same size, a double free frees that block.
+/// Invalid deallocations (wrong size, unknown or interior pointer, double free) are reported to the error sink as misuse, naming the block,
+/// and change nothing. Limitation: if the address was reused for a block of the same size, a double free frees that block.
 ///
 /// Units:   bytes as requested.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
 /// Throws:  what Upstream throws; std::bad_alloc before Upstream is called; misuse after close. Nothing is allocated.
-/// Cost:    no lock when a thread frees its own allocations; otherwise one or more. 64 bytes of host memory per slot of a table that is at
-///          most three quarters full; a deallocation allocates none. On a native stream handle, an allocation makes a driver call for the
-///          stream's id. Example:
+/// Cost:    no lock if a thread frees its own allocations, otherwise one or more. 64 bytes of host memory per table slot, of which at most
+///          three quarters are used; deallocations allocate none. Native stream handles cost a driver call for the stream's id. Example:
 ///     cuota::tracked memory{pool.resource(), "trainer"};
 ///     auto const before = memory.snapshot();
 ///     evaluate(memory);
@@ -154,34 +151,33 @@ private:
 template <resource Upstream = device_memory>
 class tracked : public detail::accounted<Upstream, detail::tracked_state<Upstream>> {
 public:
-    /// Makes a default-constructed Upstream, without a name. Throws: std::bad_alloc.
+    /// Uses a default-constructed Upstream, without a name. Throws: std::bad_alloc.
     tracked() requires std::default_initializable<Upstream> : tracked{Upstream{}} {}
-    /// The name appears in messages. Throws: std::bad_alloc.
-    // Accepts no other type: a tracked<any_resource> could otherwise be converted to its own upstream.
+    /// name: for messages. Throws: std::bad_alloc.
+    // Accepts no other type: a tracked<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit tracked(U upstream, tag name = {})
         : tracked::accounted{shared<detail::tracked_state<Upstream>>::make(std::move(upstream), name)} {}
 
-    /// Returns the live blocks. Throws: std::bad_alloc. Cost: visits each live block; allocations and deallocations are blocked meanwhile.
+    /// Returns the live blocks. Throws: std::bad_alloc. Cost: visits each live block, while allocations and deallocations are blocked.
     [[nodiscard]] tracked_report live(tracked_order first = tracked_order::oldest) const {
         std::uint64_t next = 0;
         return detail::report_of(books().blocks(next), first);
     }
-    /// Returns the live blocks as one line, grouped by tag and place, in descending order of bytes; empty if all were freed. Throws, cost:
-    /// as live.
+    /// Returns them as one line, by tag and place, most bytes first; empty if all were freed. Throws, cost: as live.
     [[nodiscard]] std::string leaks() const {
         return books().live().survivors_of([](detail::live_record const&) { return true; }).text();
     }
 
-    /// Returns the live blocks, for a later comparison. Throws, cost: as live.
+    /// Returns the live blocks, to compare later. Throws, cost: as live.
     [[nodiscard]] tracked_snapshot snapshot() const {
         tracked_snapshot now;
         now.of_ = owner();
         now.live_ = detail::report_of(books().blocks(now.next_), tracked_order::oldest);
         return now;
     }
-    /// Returns the blocks allocated since the snapshot that are live now, and those live at the snapshot that were freed since.
-    /// Throws: misuse for a snapshot of another resource; as live.
+    /// Returns the blocks allocated since that are live, and those of the snapshot freed since. Throws: misuse for a snapshot of another
+    /// resource; as live.
     [[nodiscard]] tracked_diff diff(tracked_snapshot const& since,
                                     tracked_order first = tracked_order::oldest) const {
         if (since.of_ != owner())
@@ -189,7 +185,7 @@ public:
         return books().since(since.next_, since.live_, first);
     }
 
-    /// Begins a step after which the live memory of no tag should have grown. Throws, cost: as live.
+    /// Begins a step in which no tag should grow. Throws, cost: as live.
     [[nodiscard]] growth_check expect_no_growth(tag name = {}, place where = place::here()) const {
         return growth_check{owner(), name, where};
     }
@@ -209,10 +205,10 @@ private:
     }
 };
 
-/// Deduces the type in `tracked memory{pool.resource()}`.
+/// `tracked memory{pool.resource()}`
 template <resource Upstream>
 tracked(Upstream) -> tracked<Upstream>;
-/// Deduces the type in `tracked memory{pool.resource(), "trainer"}`.
+/// `tracked memory{pool.resource(), "trainer"}`
 template <resource Upstream>
 tracked(Upstream, tag) -> tracked<Upstream>;
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reports of tracked memory, as data and as text.
+/// Reports of tracked memory.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ namespace cuota::inline v0 {
 
 /// A block of tracked memory.
 ///
-/// Each thread numbers its own allocations. Each query of the resource synchronizes the numbers: a block allocated before the query has a
-/// smaller number than one allocated after it. Without a query in between, an age is about the number of allocations of the busiest thread;
-/// it is exact if only one thread allocates. Example: tests/guard/tracked_report.cpp
+/// Threads number their allocations independently; each query of the resource synchronizes the numbers, so that blocks allocated before it
+/// have smaller ones than blocks allocated after. Between queries an age is about the number of allocations of the busiest thread; exact if
+/// only one thread allocates.
 struct tracked_block {
     void const* at = nullptr;             ///< its first byte
     std::size_t bytes = 0;                ///< as requested
@@ -32,15 +32,15 @@ struct tracked_block {
     place where{};                        ///< call site of its allocation
     std::optional<std::uint64_t> stream;  ///< `id()` of its stream; empty: allocated synchronously
     std::uint64_t number = 0;             ///< in the order of allocations, from 1
-    std::uint64_t age = 0;                ///< number of allocations made since
+    std::uint64_t age = 0;                ///< allocations made since
 };
 
-/// The blocks of one tag. Example: tests/guard/tracked_report.cpp
+/// The blocks of one tag.
 struct tracked_tag {
-    tag name{};                ///< empty: blocks without a tag
+    tag name{};                ///< empty: untagged blocks
     std::size_t blocks = 0;    ///< number of blocks
-    std::size_t bytes = 0;     ///< sum of their sizes as requested
-    std::uint64_t oldest = 0;  ///< number of allocations made since its first block
+    std::size_t bytes = 0;     ///< total as requested
+    std::uint64_t oldest = 0;  ///< allocations made since its first block
 };
 
 /// Order of the blocks in a report.
@@ -52,21 +52,20 @@ enum class tracked_order {
 /// Blocks of tracked memory and their totals. Example: tests/guard/tracked_report.cpp
 struct tracked_report {
     std::vector<tracked_block> blocks;  ///< in the requested order
-    std::vector<tracked_tag> tags;      ///< in descending order of bytes
-    std::size_t bytes = 0;              ///< sum over all blocks, as requested
+    std::vector<tracked_tag> tags;      ///< most bytes first
+    std::size_t bytes = 0;              ///< total as requested
 
     [[nodiscard]] bool is_empty() const noexcept { return blocks.empty(); }     ///< no blocks
     [[nodiscard]] std::size_t count() const noexcept { return blocks.size(); }  ///< number of blocks
 
-    /// Returns "2 blocks of 5.0 KiB", and a line for each tag and each block, in order, as far as they fit a screen.
-    /// Throws: std::bad_alloc.
+    /// Returns "2 blocks of 5.0 KiB", and a line per tag and per block, in order, up to a screen. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
-/// Changes since a snapshot. Example: tests/guard/tracked_report.cpp
+/// Changes since a snapshot.
 struct tracked_diff {
-    tracked_report taken{};  ///< blocks allocated since that are live now
-    tracked_report gone{};   ///< blocks of the snapshot freed since; ages as of the snapshot
+    tracked_report taken{};  ///< allocated since and live
+    tracked_report gone{};   ///< freed since; ages as of the snapshot
 
     /// Returns true if both reports are empty.
     [[nodiscard]] bool is_empty() const noexcept { return taken.is_empty() && gone.is_empty(); }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Live-allocation table of one resource, with labels, for concurrent use.
+/// Live-allocation table of one resource, for concurrent use.
 #pragma once
 
 #include <array>
@@ -25,26 +25,25 @@
 
 namespace cuota::inline v0::detail {
 
-/// Records blocks by address. Each thread adds records to its own part, without a lock as long as it frees its blocks itself; blocks of
-/// other threads are looked up in their parts. Live blocks are reported at destruction or at program exit, whichever comes first.
-/// Threads: any.
+/// Records blocks by address. Each thread has its own part, which needs no lock while it frees its blocks itself; others' blocks are looked
+/// up in their parts. Reports live blocks at destruction or program exit, whichever comes first. Threads: any.
 class tracker {
     struct part;
 
 public:
-    /// what: for example "tracked memory"; with the name, the title of all messages.
+    /// what: "tracked memory"; with the name, the title of messages.
     tracker(char const* what, tag name) : what_{what}, name_{name} { registry::instance().enter(*this); }
     tracker(tracker const&) = delete;
     tracker& operator=(tracker const&) = delete;
     ~tracker();
 
-    /// Reserves a record for a block to be allocated; released on destruction if unused.
+    /// A reserved record, released unless used.
     class [[nodiscard]] reservation {
     public:
         reservation(reservation const&) = delete;
         reservation& operator=(reservation const&) = delete;
         ~reservation();
-        /// Adds the record and assigns its number: the block is live from here on.
+        /// Uses the record and assigns its number: the block is live from here on.
         void enter(live_record& r) noexcept;
 
     private:
@@ -56,26 +55,25 @@ public:
     /// Throws: std::bad_alloc; misuse after close.
     reservation reserve(place where);
 
-    /// Removes the record of a block in this thread's own part, the common case. Returns false if none has this address and size.
+    /// Removes a record of this thread's part, as most are; false if none matches.
     [[nodiscard]] bool try_take_out(void* p, std::size_t bytes) noexcept;
-    /// Removes the record of the block at p. Throws: misuse, naming the block, if none has this address and size; std::bad_alloc. Nothing
-    /// is changed.
+    /// Removes the record. Throws: misuse, naming the block, if none has this address and size; std::bad_alloc. Nothing is changed.
     [[nodiscard]] live_record take_out(void* p, std::size_t bytes);
 
-    /// Runs f() while blocks can neither be added nor removed; one call at a time. Throws: what f throws.
+    /// Runs f() while no block can be added or removed, one call at a time. Throws: what f throws.
     template <class F>
     void at_rest(F f) const {
         at_rest_from(0, f);
     }
-    /// Calls visit(record) for each block. Requires at_rest.
+    /// Visits all blocks. Requires at_rest.
     template <class Visit>
     void for_each(Visit visit) const {
         for (part const& in : parts_) in.blocks.for_each(visit);
     }
-    /// Requires at_rest. Numbers of live blocks are smaller than the returned one; later numbers are not.
+    /// Requires at_rest. Live blocks have smaller numbers, later ones do not.
     [[nodiscard]] std::uint64_t next_number() const noexcept { return parts_[0].next; }
 
-    /// Returns the blocks for which is_meant(record) is true. Throws: std::bad_alloc.
+    /// Blocks for which is_meant(record). Throws: std::bad_alloc.
     template <class Which>
     [[nodiscard]] survivors survivors_of(Which is_meant) const {
         survivors alive;
@@ -87,7 +85,7 @@ public:
         return alive;
     }
 
-    /// Refuses all later reservations. Throws: misuse that names the live blocks; nothing is changed.
+    /// Refuses later reservations. Throws: misuse that names the live blocks; nothing is changed.
     void close(place where);
 
     [[nodiscard]] std::string title() const;
@@ -96,12 +94,12 @@ private:
     struct alignas(64) part {
         mutable tenured_lock lock;
         live_map blocks;
-        // Each part counts by itself, without synchronization; at_rest sets all counters to their maximum.
+        // Parts count without synchronization; at_rest levels the counters.
         std::uint64_t next = 1;
         bool is_closed = false;
     };
 
-    // All trackers, for the report at program exit: a forgotten owner of memory keeps its resource, and so its tracker, alive forever.
+    // All trackers, for program exit: memory whose owner was forgotten keeps its resource and tracker alive forever.
     struct registry {
         process_lock guard;
         tracker* first = nullptr;
@@ -135,8 +133,8 @@ private:
     char const* const what_;
     tag const name_;
     mutable std::array<part, 16> parts_{};
-    std::atomic<unsigned> used_ = 0;  // bit set of the parts that have ever had a record
-    bool was_told_ = false;           // live blocks were reported at program exit
+    std::atomic<unsigned> used_ = 0;  // bit set of parts that were ever used
+    bool was_told_ = false;           // reported at program exit
     tracker* before_ = nullptr;
     tracker* after_ = nullptr;
 };

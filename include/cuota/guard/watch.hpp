@@ -21,24 +21,23 @@
 
 namespace cuota::inline v0 {
 
-/// A threshold of a budget: a double is a share of the present limit (`0.9`), an integer is bytes (`6_GiB`). So `1.0` is the whole limit
-/// and `1` is one byte. Example: tests/guard/watch.cpp
+/// A threshold: `0.9` is a share of the budget's present limit, `6_GiB` is bytes. So `1.0` is all of it, and `1` one byte.
 class watch_level {
 public:
-    /// Makes a share, 0 < share <= 1; `watch` refuses any other.
+    /// 0 < share <= 1; `watch` refuses any other.
     watch_level(double share) noexcept : share_{share}, is_share_{true} {}
-    /// Makes a number of bytes. Throws: misuse if negative.
+    /// Throws: misuse if negative.
     template <std::integral Bytes>
     watch_level(Bytes bytes) : bytes_{static_cast<std::size_t>(bytes)} {
         if (std::cmp_less(bytes, 0)) detail::throw_misuse("a watch at {} bytes", {bytes});
     }
 
     [[nodiscard]] bool is_share() const noexcept { return is_share_; }  ///< false: bytes
-    /// Returns the bytes, rounded to the nearest, and at least 1.
+    /// Returns bytes, rounded to nearest, at least 1.
     [[nodiscard]] std::size_t of(std::size_t limit) const noexcept;
-    /// Returns true if it is above 0 and, as a share, at most 1; false for NaN.
+    /// Returns whether it is above 0 and, as a share, at most 1; false for NaN.
     [[nodiscard]] bool is_sound() const noexcept;
-    /// Compares; requires that both are shares or both are bytes.
+    /// Requires that both are shares or both bytes.
     [[nodiscard]] bool is_below(watch_level const& other) const noexcept;
     /// Returns "0.900000", "1024 bytes". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
@@ -49,14 +48,14 @@ private:
     bool is_share_ = false;
 };
 
-/// Additional alerts of a watch, and its clock. Example: tests/guard/watch.cpp
+/// Further alerts of a watch, and its clock.
 struct watch_options {
     bool falling = false;  ///< also call for the all-clear
-    /// Calls when, at the present growth rate, the limit would be reached within this time; the all-clear is at twice the time. Evaluated
-    /// at each change only, so not while nothing is charged or refunded.
+    /// Calls when the limit would be reached within this time at the present growth; the all-clear is at twice the time. Evaluated at
+    /// changes only, so not while nothing is charged or refunded.
     std::optional<std::chrono::nanoseconds> time_to_limit{};
     std::chrono::nanoseconds half_life = std::chrono::seconds{5};  ///< of the weights of past growth
-    /// Replaces the clock, for tests. Called under a lock of the library: it must do nothing but return the time.
+    /// A clock for tests, called under a lock of the library: it must only return the time.
     std::chrono::steady_clock::time_point (*clock)() noexcept = std::chrono::steady_clock::now;
 };
 
@@ -67,35 +66,33 @@ class watch_state;
 extern template class shared<detail::watch_state>;
 #endif
 
-/// Calls a callback when the held bytes of a budget rise to a threshold, once per crossing.
+/// Calls a callback when a budget's held bytes rise to a threshold, once per crossing.
 ///
-/// A threshold is crossed when a charge or a change of the limit results in `held() >= threshold`. It is re-armed when `held() <= threshold
-/// - hysteresis` (the all-clear, which is notified on request). Thresholds crossed at construction are notified at once. A refused charge
-/// crosses nothing; a reservation counts in its parent when it is made. Thresholds ascend and are all in bytes or all shares of the present
-/// limit, as is the hysteresis; one above the limit is never reached. The limit of a budget of a device changes when a charge queries the
-/// driver.
+/// A threshold is crossed when a charge or a new limit results in `held() >= threshold`, and re-armed at `held() <= threshold - hysteresis`
+/// (the all-clear, notified on request). Thresholds crossed at construction are notified at once. A refused charge crosses nothing; a
+/// reservation counts in its parent when made. Thresholds ascend, all in bytes or all shares of the present limit, as the hysteresis; one
+/// above the limit is never reached. The limit of a budget of a device changes when a charge queries the driver.
 ///
-/// Calls:   by the thread whose charge or refund crossed, after that took effect and outside every lock of the library. A callback may use
-///          budgets and watches freely, and destroy its own watch. Calls are made in the order of crossing, one at a time and never nested:
-///          the thread that is in the callback also delivers, after it has returned, the crossings by other threads and by the callback
-///          itself. The last 64 undelivered crossings are kept; `missed` counts older ones. Exceptions of a callback are reported to the
-///          error sink; no charge or refund throws or allocates because of a watch.
-/// Ends:    when destroyed: no call is then running on another thread, and none follows. So do not destroy it under a lock that the
+/// Calls:   on the thread whose charge or refund crossed, after it took effect and outside the library's locks. A callback may use budgets
+///          and watches freely, and destroy its own. Calls come in the order of crossing, one at a time, never nested: the delivering
+///          thread also delivers crossings by other threads and by the callback, after that returned. The last 64 are kept; `missed` counts
+///          older ones. Exceptions of a callback go to the error sink; no charge or refund throws or allocates for a watch.
+/// Ends:    with its destruction: no call is running on another thread, and none follows. So do not destroy it under a lock that the
 ///          callback takes, nor two watches in each other's callbacks.
-/// Cost:    under a watched budget, at any depth, a charge takes the lock and evaluates the clock and the thresholds: 50 to 75 ns for a
-///          charge or a refund, which without a watch mostly takes 1 to 2.
-/// Threads: any, but one at a time for one object.
-/// Throws:  on construction only, with the reason.
+/// Cost:    under a watched budget, at any depth, a charge or refund takes the lock and evaluates clock and thresholds: 50 to 75 ns, in
+///          place of 1 to 2.
+/// Threads: any, one at a time per object.
+/// Throws:  on construction only.
 /// Example: tests/guard/watch.cpp
 class watch {
 public:
     /// Throws: misuse, with the reason: neither thresholds nor a time to the limit; thresholds that are not above 0, do not ascend, mix
     /// shares and bytes, or are shares above 1 or of no limit; a hysteresis that is 0, above the lowest threshold, or of the other kind;
-    /// times that are not above 0; an empty callback. std::bad_alloc.
+    /// times not above 0; an empty callback. std::bad_alloc.
     [[nodiscard]] watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
                         watch_callback callback, watch_options const& options = {});
     watch(watch&&) noexcept = default;  ///< moves the watch; `other` watches nothing
-    /// Moves the other's watch, then ends the previous one.
+    /// Moves the other, then ends the previous one.
     watch& operator=(watch&& other) noexcept;
     ~watch();
 
@@ -134,7 +131,7 @@ public:
 
     void begin() { budget_access::node(budget_).join(*this); }
 
-    /// When it returns, the callback is not running and will not be called, except for a call from which this is called.
+    /// Afterwards the callback does not run, except for a call that this is called from.
     void end() noexcept;
 
     [[nodiscard]] CUOTA_INLINE_IN_PLACE bool note(sight const& now) noexcept override;
@@ -143,10 +140,10 @@ public:
 
 private:
     [[nodiscard]] std::size_t all_clear(watch_level const& level, std::size_t limit) const noexcept;
-    // Hysteresis: once near, it stays near until the remaining time has doubled.
+    // Once near, it stays so until the remaining time has doubled.
     [[nodiscard]] bool is_near(std::size_t limit) const noexcept;
 
-    // Requires the tree's lock. Stores a crossing; the oldest is overwritten. Returns true if no delivery is pending.
+    // Under the tree's lock: overwrites the oldest. Returns true if no delivery is pending.
     [[nodiscard]] bool keep(sight const& now, std::chrono::steady_clock::time_point time, watch_signal signal,
                             bool rising, std::size_t index) noexcept;
 
@@ -160,10 +157,10 @@ private:
 
     // Protected by the tree's lock.
     growth growth_;
-    std::size_t over_ = 0;  // the lowest over_ thresholds have been crossed and not re-armed
+    std::size_t over_ = 0;  // lowest thresholds that are crossed and not re-armed
     bool near_ = false;
 
-    std::mutex guard_;  // protects all below; locked inside the tree's lock
+    std::mutex guard_;  // for all below; locked inside the tree's lock
     std::condition_variable returned_;
     std::array<watch_event, 64> kept_;
     std::uint64_t crossings_ = 0;
@@ -252,8 +249,7 @@ CUOTA_INLINE void watch_state::end() noexcept {
     watch_callback last;
     std::unique_lock lock{guard_};
     ended_ = true;
-    if (caller_ == std::this_thread::get_id())
-        return;  // called from the callback: its deliverer becomes the only owner
+    if (caller_ == std::this_thread::get_id()) return;  // within a call, whose deliverer now owns this alone
     returned_.wait(lock, [&] { return caller_ == std::thread::id{}; });
     last.swap(callback_);
     lock.unlock();  // before the captures are destroyed

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Event of a watch, as data and as a line of JSON, and a callback that writes that line to standard error.
+/// Event of a watch, as data and as a line of JSON; a callback that writes it to standard error.
 #pragma once
 
 #include <cerrno>
@@ -24,11 +24,10 @@ namespace cuota::inline v0 {
 /// Kind of crossing.
 enum class watch_signal {
     threshold,      ///< the held bytes crossed a threshold
-    time_to_limit,  ///< the limit would be reached within this time at the present rate
+    time_to_limit,  ///< the limit would be reached in that time at the present rate
 };
 
-/// A crossing, with all figures of its instant. Bytes; copying does not allocate.
-/// Example: tests/guard/watch_event.cpp
+/// A crossing, with all figures of its instant. Bytes; copies allocate nothing.
 struct watch_event {
     std::string_view budget{};                      ///< its name; valid as long as the budget
     watch_signal signal = watch_signal::threshold;  ///< kind of crossing
@@ -38,29 +37,28 @@ struct watch_event {
     std::size_t held = 0;                           ///< after the change that crossed
     std::size_t limit = 0;                          ///< of the budget; `unlimited` if none
     std::size_t peak = 0;                           ///< of the budget so far
-    std::uint64_t number = 0;  ///< of the crossing in this watch, from 1, missed ones included
-    std::uint64_t missed = 0;  ///< crossings dropped since the previous call, for want of space
+    std::uint64_t number = 0;  ///< of this watch's crossings, from 1, missed ones included
+    std::uint64_t missed = 0;  ///< dropped since the previous call
     std::chrono::steady_clock::time_point time{};  ///< of the crossing, by watch_options::clock
     double growth = 0;                             ///< bytes per second, smoothed; negative while it shrinks
     std::optional<std::chrono::duration<double>> time_to_limit;  ///< seconds; empty: no limit, or not growing
     tag charged_as{};    ///< tag of the charge that crossed, if any; empty for a refund
     place charged_at{};  ///< call site of that charge
 
-    /// Returns the bytes below the limit; 0 if more than the limit is held.
+    /// Returns limit - held, or 0.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
 };
 
 /// Callback of a watch.
 using watch_callback = std::function<void(watch_event const&)>;
 
-/// Returns the event as one line of JSON, without a newline. Sizes are bytes, `unlimited` is null; "growth" is bytes per second,
-/// "time_to_limit_ms" is null if empty; "steady_ns" is the time since the epoch of std::chrono::steady_clock.
-/// Throws: std::bad_alloc. Cost: microseconds.
+/// Returns the event as a line of JSON, without a newline. Sizes are bytes, `unlimited` is null; "growth" is bytes per second;
+/// "time_to_limit_ms" may be null; "steady_ns" is of std::chrono::steady_clock. Throws: std::bad_alloc. Cost: microseconds.
 [[nodiscard]] std::string watch_json(watch_event const& e);
 
 namespace detail {
 
-/// While one exists, a write by this thread to a pipe without a reader, or beyond the file size limit, fails instead of terminating the
+/// While one exists, a write by this thread to a pipe without readers, or beyond the file size limit, fails without terminating the
 /// program.
 class quiet_writes {
 public:
@@ -78,9 +76,8 @@ private:
 
 }  // namespace detail
 
-/// Returns a callback for watch that writes watch_json and a newline to standard error in a single write, so that lines of several threads
-/// or programs do not interleave. Lines that cannot be written (closed, no reader, disk full) are dropped silently.
-/// Threads: any. Cost: a write. Example: tests/guard/watch_event.cpp
+/// Returns a callback that writes watch_json and a newline to standard error in one write, so that lines of several threads or programs do
+/// not mix. Lines that cannot be written (closed, no reader, disk full) are lost silently. Threads: any. Cost: a write.
 [[nodiscard]] watch_callback log_to_stderr();
 
 }  // namespace cuota::inline v0
