@@ -79,7 +79,7 @@ public:
     /// Like charge, but returns false at once if the bytes do not fit, and reclaims nothing.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept;
 
-    /// Refunds bytes charged to this budget itself. More than that, not counting charges of descendants, is reported to the error sink as
+    /// Refunds bytes charged to this budget itself, not to its descendants. Refunding more than these is reported to the error sink as
     /// misuse and changes nothing.
     void refund(std::size_t bytes, place where = place::here()) noexcept;
 
@@ -117,7 +117,7 @@ private:
     shared<detail::ledger> node_;
 };
 
-/// Gives library classes that hold memory under a budget access to its account.
+/// Gives library classes access to the account of a budget under which they hold memory.
 struct budget_access {
     /// Valid as long as a copy of the budget exists.
     [[nodiscard]] static detail::ledger& node(budget const& b) noexcept { return *b.node_; }

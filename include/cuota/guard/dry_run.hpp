@@ -37,7 +37,7 @@ namespace cuota::inline v0 {
 /// Example: tests/guard/dry_run.cpp
 class addresses_only {
 public:
-    /// granule: rounds requests up, like that of the replaced resource.
+    /// granule: requests are rounded up to multiples of it, as by the replaced resource.
     explicit addresses_only(std::size_t granule = device_memory::granule(), place where = place::here());
     /// Shares the state; so does a move, and the moved-from handle stays valid.
     addresses_only(addresses_only const&) noexcept = default;
@@ -91,7 +91,7 @@ private:
 ///
 /// The code may allocate, free, make pools over the memory, and make buffers with `no_init`; to run copies, fills and kernels use
 /// `dry_run_on`. A deallocation counts when it is called.
-/// granule: rounds allocations up.
+/// granule: allocations are rounded up to multiples of it.
 /// Throws:  what the code throws; no state remains. To see the use until then, run the code on a `measured{addresses_only{}}` and call
 ///          report().
 /// Cost:    two locks and a table entry per allocation, and the code's own host work.
@@ -127,7 +127,7 @@ struct tried_fit {
 
 /// Returns the largest batch size in [smallest, largest] for which `run(batch, memory)` fits into the budget's bytes available at the
 /// start, by dry runs. Returns only sizes that were run; extrapolates and charges nothing. A run with a refused allocation does not fit.
-/// Throws:  misuse for an empty range; what a run throws otherwise.
+/// Throws:  misuse for an empty range; other exceptions of a run.
 /// Cost:    two dry runs, and one per halving of the range.
 /// Example: tests/guard/dry_run.cpp
 template <std::invocable<std::size_t, measured<addresses_only>&> Run>

@@ -25,7 +25,7 @@ struct fence_damage {
     place where{};                     ///< call site of its allocation
     void const* at = nullptr;          ///< its first byte
     std::size_t bytes = 0;             ///< its size as requested
-    std::ptrdiff_t offset = 0;         ///< of the first damaged byte from the block's; negative: in front
+    std::ptrdiff_t offset = 0;         ///< first damaged byte: < 0 in front of the block, >= bytes behind
     std::size_t count = 0;             ///< number of damaged bytes in both fences
     std::vector<unsigned char> found;  ///< contents there: 16 bytes, or up to the end of its fence
     bool was_given_back = false;       ///< found when it was freed; otherwise it is live

@@ -160,8 +160,8 @@ private:
 
 namespace cuota::inline v0::detail {
 
-// Calls act(s); if s is of another device, from which the block may be inaccessible, calls act with a stream of the block's, ordered within
-// s.
+// Calls act(s). If s is of another device, from which the block may be inaccessible, calls act with a stream of the block's device, whose
+// work is ordered within s.
 template <class F>
 void at_home(fence const& f, stream_ref s, F act) {
     if (s.device() == f.home) return act(s);

@@ -114,7 +114,7 @@ private:
 /// or close has thrown it: allocations never fail for it, deallocations never wait for it.
 /// Cost:    three fills and an event per allocation; a kernel or two copies, and a fill, per deallocation, without waiting (the `_sync`
 ///          calls wait). Per block twice the zone in pinned memory; in Upstream the zone, plus the zone rounded up to the alignment.
-///          Example:
+/// Example:
 ///     cuota::fenced memory{pool.resource(), {.name = "debug"}};
 ///     train_step(memory, stream);
 ///     memory.verify(stream);   // throws fence_broken
@@ -130,12 +130,13 @@ public:
         : fenced::accounted{
               shared<detail::fenced_state<Upstream>>::make(std::move(upstream), wanted, where)} {}
 
-    /// Checks all live blocks after the work enqueued on s, and all freed ones; waits. Misses later writes by other streams. Damage of live
-    /// blocks is reported again by the next check.
+    /// Checks all live blocks after the work enqueued on s, and all freed ones; waits. Unfinished writes on other streams are not detected.
+    /// Damage of live blocks is reported again by the next check.
     /// Throws: fence_broken; cuda_error, std::bad_alloc.
     /// Cost: a kernel per 16 blocks, or two copies per block of host-accessible memory; blocks allocations and deallocations meanwhile.
     void verify(stream_ref s, place where = place::here()) { keeper().verify(s, nullptr, where); }
-    /// Checks the block that begins there, and all freed ones; null does nothing. Throws: misuse if none does; else as above.
+    /// Checks the block that begins at `block`, and all freed ones; null does nothing. Throws: misuse if no block begins there; else as
+    /// above.
     void verify(stream_ref s, void const* block, place where = place::here()) {
         if (block) keeper().verify(s, block, where);
     }

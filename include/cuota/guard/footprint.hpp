@@ -28,14 +28,14 @@ struct copies {
 
 /// The largest batch whose plan fits: bytes <= room < next_bytes.
 struct batch_fit {
-    std::size_t batch = 0;       ///< 0: not one sample fits; `unlimited`: any batch fits
+    std::size_t batch = 0;       ///< largest that fits; 0: no sample fits; `unlimited`: any batch
     std::size_t bytes = 0;       ///< for that batch; for the fixed part if no sample fits
     std::size_t next_bytes = 0;  ///< for batch + 1; `unlimited`: overflows, or no next exists
     std::size_t room = 0;        ///< bytes that were available
 
-    /// The plan does not depend on the batch, and fits.
+    /// Returns true if the plan fits and does not depend on the batch.
     [[nodiscard]] bool is_any() const noexcept { return batch == unlimited; }
-    /// False if the plan does not fit even without samples.
+    /// Returns false if the plan does not fit even without samples.
     [[nodiscard]] bool fixed_part_fits() const noexcept { return bytes != unlimited && bytes <= room; }
     /// Returns "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
@@ -49,7 +49,7 @@ struct batch_fit {
 ///     std::size_t const batch = plan.largest_batch(budget).batch;
 ///     reservation const mine = plan.reserve(budget, batch);   // or budget.reserve(plan.bytes(batch), "plan")
 ///
-/// Each copy of a part is one allocation, rounded up to the granule of the resource that the plan is for; plans for several resources can
+/// Each copy of a part is one allocation, rounded up to the granule of the resource that the plan is for; a plan for another resource can
 /// be added. A pool allocates segments, not parts: with the plan's bytes as its `initial`, all parts come from the first.
 ///
 /// Units:   bytes; a sum that overflows std::size_t is `unlimited`, and never fits.
@@ -81,11 +81,11 @@ public:
         [[nodiscard]] std::size_t total(std::size_t batch, std::size_t rounding) const noexcept;
     };
 
-    /// For memory allocated directly from the device.
+    /// Makes a plan for memory allocated directly from the device.
     footprint() noexcept = default;
-    /// For memory of this resource.
+    /// Makes a plan for this resource's memory.
     explicit footprint(any_resource const& source) noexcept : granule_{source.granule()} {}
-    /// Rounds parts up to multiples of `granule`. Throws: misuse if that is not a power of two.
+    /// Makes a plan whose parts are rounded up to multiples of `granule`. Throws: misuse if that is not a power of two.
     [[nodiscard]] static footprint with_granule(std::size_t granule, place where = place::here());
 
     /// Adds `times` allocations of `count` elements.
@@ -93,7 +93,7 @@ public:
     footprint& add(tag name, std::size_t count, copies times = copies{1}, place where = place::here()) {
         return add({name, count, sizeof(T), times.count, false, 0, unit_name<T>(), where});
     }
-    /// Adds `times` allocations of `count` elements per sample, each for the whole batch.
+    /// Adds `times` allocations of `count` elements per sample, each for all samples of the batch.
     template <class T>
     footprint& per_sample(tag name, std::size_t count, copies times = copies{1},
                           place where = place::here()) {
@@ -109,7 +109,7 @@ public:
     /// Returns whether the bytes depend on the batch.
     [[nodiscard]] bool grows() const noexcept;
 
-    /// Returns the bytes for a batch, 0 for the fixed parts alone; `unlimited` on overflow.
+    /// Returns the bytes at a batch size; at 0 those of the fixed parts. `unlimited` on overflow.
     [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept;
     /// Returns whether the budget and all its ancestors have the bytes available now, without reclaiming.
     [[nodiscard]] bool fits(budget const& b, std::size_t batch) const noexcept;
@@ -121,13 +121,13 @@ public:
     /// Reserves the plan's bytes; like any charge, may make caches release memory. Throws: budget_exceeded; nothing is charged.
     [[nodiscard]] reservation reserve(budget b, std::size_t batch, place where = place::here()) const;
 
-    /// The same for a plan that does not depend on the batch. Throws: misuse if it does.
+    /// Like bytes(batch), for a plan that does not depend on the batch. Throws: misuse if it does.
     [[nodiscard]] std::size_t bytes(place where = place::here()) const { return bytes(no_batch(where)); }
-    /// Likewise. Throws: misuse if it depends on the batch.
+    /// Like fits(b, batch). Throws: misuse if the plan depends on the batch.
     [[nodiscard]] bool fits(budget const& b, place where = place::here()) const;
-    /// Likewise. Throws: budget_exceeded; misuse if it depends on the batch.
+    /// Like check(b, batch). Throws: budget_exceeded; misuse if the plan depends on the batch.
     void check(budget const& b, place where = place::here()) const { check(b, no_batch(where), where); }
-    /// Likewise. Throws: budget_exceeded, misuse if it depends on the batch; nothing is charged.
+    /// Like reserve(b, batch). Throws: budget_exceeded, misuse if the plan depends on the batch; nothing is charged.
     [[nodiscard]] reservation reserve(budget b, place where = place::here()) const;
 
     /// Returns the largest batch that the budget and all its ancestors have available now.
@@ -149,7 +149,7 @@ private:
         return total.value_or(unlimited);
     }
     [[nodiscard]] std::size_t no_batch(place where) const;
-    // Divides every sum of parts, so room may be rounded down to it.
+    // Every sum of parts is a multiple of it, so room may be rounded down to it.
     [[nodiscard]] std::size_t smallest_granule() const noexcept;
     // Returns the `most` largest, in descending order; equal ones in the order of addition.
     [[nodiscard]] std::vector<part> largest(std::size_t most, std::size_t batch) const;

@@ -25,17 +25,17 @@ public:
 
     explicit growth(seconds half_life) noexcept : half_life_{half_life} {}
 
-    /// `bytes` are held from now on; the first call sets the start. Times must not decrease.
+    /// Records that `bytes` are held from now on; the first call sets the start. Times must not decrease.
     void see(std::size_t bytes, time_point now) noexcept;
 
-    /// Bytes per second as of the last see(); negative while shrinking.
+    /// Returns bytes per second as of the last see(); negative while shrinking.
     [[nodiscard]] double per_second() const noexcept { return rate_; }
 
-    /// Time until `limit` bytes are held at this rate; empty if that is below a byte per second, or the limit is `unlimited`.
+    /// Returns the time until `limit` bytes are held at this rate; empty if that is below a byte per second, or the limit is `unlimited`.
     [[nodiscard]] std::optional<seconds> time_to(std::size_t limit) const noexcept;
 
 private:
-    // Between two changes: moves fresh_ into rate_, and decays both.
+    // Advances the time between two changes: moves fresh_ into rate_, and decays both.
     void age(seconds passed) noexcept;
 
     seconds half_life_;

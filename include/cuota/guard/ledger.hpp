@@ -51,7 +51,7 @@ public:
     /// The memory was not allocated: refunds its bytes.
     void did_not_come(std::size_t bytes) noexcept;
 
-    /// Returns false, and changes nothing, if fewer bytes are charged to this node itself.
+    /// Refunds bytes. Returns false, and changes nothing, if fewer are charged to this node itself.
     [[nodiscard]] bool try_refund(std::size_t bytes) noexcept;
 
 private:
@@ -118,7 +118,7 @@ private:
     [[nodiscard]] plan plan_for(std::size_t bytes, thread_record* me) noexcept;
 
     shared<ledger> const parent_;
-    published<ledger_node const*> tightest_ = this;  // hint: the last refuser of these
+    published<ledger_node const*> tightest_ = this;  // hint: the last refuser among this and its ancestors
     std::array<stock, stocks> stocks_;
 };
 
@@ -207,7 +207,7 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
 
 CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
-    // own_ also pays refunds of charges met from stocks, whose used bytes are added now.
+    // own_ may be smaller, since it also pays refunds of charges met from stocks: adds the stocks' used bytes.
     if (bytes > own_) collect([this](stock& s) { return s.node() == this; }, this_thread());
     std::size_t const left = std::min(bytes, own_);  // less if the program refunded more than it charged
     own_ -= left;

@@ -180,8 +180,8 @@ private:
     }
     [[nodiscard]] ledger_node& root() noexcept { return above_ ? above_->root() : *this; }
     [[nodiscard]] ledger_node& top() noexcept;
-    // Whether stocks may be granted: not under an onlooker, which must see every charge, nor under an ended reservation, which returns each
-    // refund.
+    // Returns whether stocks may be granted: not under an onlooker, which must see every charge, nor under an ended reservation, which
+    // returns each refund.
     [[nodiscard]] bool may_lend() const noexcept;
 
     // Returns the first node at which the bytes do not fit even with all stocks but `mine` revoked.

@@ -41,9 +41,9 @@ public:
 
     /// Queries it and sets the limit of `root`. Returns true if that has risen.
     virtual bool look(ledger_node& root) noexcept = 0;
-    /// Whether the last value has expired.
+    /// Returns whether the last value has expired.
     [[nodiscard]] virtual bool is_stale() const noexcept = 0;
-    /// The most bytes that a stock may hold without a query.
+    /// Returns the most bytes that a stock may hold without a query.
     [[nodiscard]] virtual std::size_t most_in_stock() const noexcept = 0;
 };
 

@@ -32,7 +32,7 @@ struct tag_usage {
 struct usage_report {
     std::size_t granule = 1;        ///< of the resource; bytes
     std::size_t peak = 0;           ///< most live bytes at one moment
-    std::size_t allocations = 0;    ///< without those of 0 bytes
+    std::size_t allocations = 0;    ///< number of allocations, without those of 0 bytes
     std::size_t releases = 0;       ///< how many of them were freed
     std::vector<tag_usage> by_tag;  ///< descending by `at_peak`, which sums to `peak`
     std::vector<holding> alive;     ///< live memory by tag and place, in descending order

@@ -92,9 +92,9 @@ private:
 class asked_pool {
 public:
     virtual ~asked_pool() = default;
-    /// Largest request, in bytes, that its present memory can serve.
+    /// Returns the largest request, in bytes, that its present memory can serve.
     [[nodiscard]] virtual std::size_t largest_free() const noexcept = 0;
-    /// Whether its present memory could serve the request if these holdings were freed.
+    /// Returns whether its present memory could serve the request if these holdings were freed.
     [[nodiscard]] virtual bool could_serve_if(std::span<holding const> released) const = 0;
 };
 
@@ -148,7 +148,7 @@ void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_req
     }
 }
 
-/// For memory not allocated yet.
+/// Charges for memory not allocated yet.
 template <class Add>
 void charge_coming(ledger& node, std::size_t bytes, charge_request const& request, reclaim_record& record,
                    Add add, asked_pool const* pool = nullptr) {
@@ -180,7 +180,7 @@ CUOTA_INLINE std::size_t reclaim_record::believe(shared<idle_holder> const& who,
     claim* of = claims_.find_if([&](claim const& c) { return c.of.get() == who.get(); });
     if (of == claims_.end()) of = &claims_.emplace_back(who);
     of->bytes = saturating_add(of->bytes, claimed);
-    // Other threads may use all that it releases; so its claims for one request are limited.
+    // Other threads may use all that it releases: once its claims exceed the limit, it is excluded for this request.
     of->is_spent = shown < claimed || claimed == 0 || of->bytes > refuser.limit();
     if (shown < claimed) who->report_false_claim(claimed, shown, refuser.name());
     return std::min(claimed, shown);
@@ -276,8 +276,8 @@ CUOTA_INLINE_IN_PLACE std::size_t stakeholder::reclaimable_if(std::span<holding 
     return sum;
 }
 
-/// Whether the request would succeed if these holdings were freed: in the pool it was made to, or because every budget up to the root and
-/// the device had enough.
+/// Returns whether the request would succeed if these holdings were freed: in the pool it was made to, or because every budget up to the
+/// root and the device had enough.
 [[nodiscard]] CUOTA_INLINE bool would_be_served(refusal const& r, std::span<ledger_node const* const> way,
                                                 reclaim_record const& record, asked_pool const* pool,
                                                 std::span<holding const> released) {

@@ -57,7 +57,7 @@ extern template class shared<detail::registered_cache>;
 /// Example: tests/guard/reclaimer.cpp
 class reclaimer {
 public:
-    /// tag, where: name and call site of its memory in refusals.
+    /// Registers the cache; `name` and `where` identify it in refusals.
     reclaimer(budget const& account, tag name, std::function<std::size_t(std::size_t)> could,
               std::function<std::size_t(std::size_t)> give, int priority = 0, place where = place::here());
     reclaimer(reclaimer&&) noexcept = default;  ///< moves the registration

@@ -34,7 +34,7 @@ public:
     /// Notifies a new observer of its pieces, by budget_observer::holds.
     virtual void tell(budget_observer&) const noexcept {}
 
-    /// Largest request without a further charge; 0 if not applicable.
+    /// Returns the largest request without a further charge; 0 if not applicable.
     [[nodiscard]] virtual std::size_t largest_free() const noexcept { return 0; }
 };
 

@@ -17,7 +17,7 @@ class ledger_node;
 ///
 /// Owner thread: try_use, try_put_back. Cost: some loads and three stores to own cache lines. It may read its numbers before its section:
 /// if it owns the stock inside the section, it did so during the read. So a request that does not fit costs some loads and no section.
-/// All else: under the tree's lock.
+/// All other members require the tree's lock.
 ///
 /// With stocks, a charge and its refund cost 4 ns at any depth, a pair of `budgeted` 46 ns; with the tree's lock 36 ns, 56 ns at three
 /// levels, and 182 ns (bench/results/2026-11-26-locks.txt).
@@ -43,9 +43,9 @@ public:
     [[nodiscard]] stock*& next_open() noexcept { return next_open_; }
 
     void open(ledger_node& node, thread_record& me) noexcept;
-    /// By the owner: grants `more` bytes, uses `bytes`.
+    /// Called by the owner: grants `more` bytes and uses `bytes`.
     void extend(std::size_t more, std::size_t bytes) noexcept;
-    /// By the owner: makes `bytes` used ones idle.
+    /// Called by the owner: makes `bytes` used ones idle.
     void put_back(std::size_t bytes) noexcept { used_.store(used() - bytes, std::memory_order_release); }
 
     /// Requires that the owner has left its section.

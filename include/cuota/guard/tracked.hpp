@@ -80,7 +80,7 @@ private:
 /// Threads: as a value. Throws: std::bad_alloc when copied. Cost: a copy copies the blocks.
 class tracked_snapshot {
 public:
-    /// Oldest first.
+    /// Returns the blocks, oldest first.
     [[nodiscard]] tracked_report const& live() const noexcept { return live_; }
 
 private:
@@ -99,7 +99,8 @@ private:
 ///
 /// Threads: any may allocate and free.
 /// Throws:  std::bad_alloc at the beginning.
-/// Cost:    visits each live block at the beginning and the end, while allocations and deallocations are blocked. Example:
+/// Cost:    visits each live block at the beginning and the end, while allocations and deallocations are blocked.
+/// Example:
 ///     for (cuota::batch b : loader.epoch(0)) {
 ///         auto const check = memory.expect_no_growth("step");
 ///         train_step(b);
@@ -143,7 +144,8 @@ private:
 /// Threads: any, if Upstream allows it.
 /// Throws:  what Upstream throws; std::bad_alloc before Upstream is called; misuse after close. Nothing is allocated.
 /// Cost:    no lock if a thread frees its own allocations, otherwise one or more. 64 bytes of host memory per table slot, of which at most
-///          three quarters are used; deallocations allocate none. Native stream handles cost a driver call for the stream's id. Example:
+///          three quarters are used; deallocations allocate none. Native stream handles cost a driver call for the stream's id.
+/// Example:
 ///     cuota::tracked memory{pool.resource(), "trainer"};
 ///     auto const before = memory.snapshot();
 ///     evaluate(memory);

@@ -31,7 +31,7 @@ class tracker {
     struct part;
 
 public:
-    /// what: "tracked memory"; with the name, the title of messages.
+    /// title: `what`, such as "tracked memory", and the name; begins all messages.
     tracker(char const* what, tag name) : what_{what}, name_{name} { registry::instance().enter(*this); }
     tracker(tracker const&) = delete;
     tracker& operator=(tracker const&) = delete;
@@ -60,7 +60,7 @@ public:
     /// Removes the record. Throws: misuse, naming the block, if none has this address and size; std::bad_alloc. Nothing is changed.
     [[nodiscard]] live_record take_out(void* p, std::size_t bytes);
 
-    /// Runs f() while no block can be added or removed, one call at a time. Throws: what f throws.
+    /// Runs f() while no block can be added or removed, one call at a time. Throws: f's exceptions.
     template <class F>
     void at_rest(F f) const {
         at_rest_from(0, f);
@@ -73,7 +73,7 @@ public:
     /// Requires at_rest. Live blocks have smaller numbers, later ones do not.
     [[nodiscard]] std::uint64_t next_number() const noexcept { return parts_[0].next; }
 
-    /// Blocks for which is_meant(record). Throws: std::bad_alloc.
+    /// Returns the blocks for which is_meant(record). Throws: std::bad_alloc.
     template <class Which>
     [[nodiscard]] survivors survivors_of(Which is_meant) const {
         survivors alive;

@@ -75,10 +75,10 @@ extern template class shared<detail::watch_state>;
 ///
 /// Calls:   on the thread whose charge or refund crossed, after it took effect and outside the library's locks. A callback may use budgets
 ///          and watches freely, and destroy its own. Calls come in the order of crossing, one at a time, never nested: the delivering
-///          thread also delivers crossings by other threads and by the callback, after that returned. The last 64 are kept; `missed` counts
-///          older ones. Exceptions of a callback go to the error sink; no charge or refund throws or allocates for a watch.
-/// Ends:    with its destruction: no call is running on another thread, and none follows. So do not destroy it under a lock that the
-///          callback takes, nor two watches in each other's callbacks.
+///          thread also delivers crossings by other threads, and those by the callback after it has returned. The last 64 are kept;
+///          `missed` counts older ones. Exceptions of a callback go to the error sink; no charge or refund throws or allocates for a watch.
+/// Ends:    with its destruction; afterwards no call is running on another thread, and none follows. So do not destroy it under a lock that
+///          the callback takes, nor two watches in each other's callbacks.
 /// Cost:    under a watched budget, at any depth, a charge or refund takes the lock and evaluates clock and thresholds: 50 to 75 ns, in
 ///          place of 1 to 2.
 /// Threads: any, one at a time per object.
@@ -143,7 +143,7 @@ private:
     // Once near, it stays so until the remaining time has doubled.
     [[nodiscard]] bool is_near(std::size_t limit) const noexcept;
 
-    // Under the tree's lock: overwrites the oldest. Returns true if no delivery is pending.
+    // Requires the tree's lock. Overwrites the oldest event. Returns true if no delivery is pending.
     [[nodiscard]] bool keep(sight const& now, std::chrono::steady_clock::time_point time, watch_signal signal,
                             bool rising, std::size_t index) noexcept;
 
@@ -249,7 +249,8 @@ CUOTA_INLINE void watch_state::end() noexcept {
     watch_callback last;
     std::unique_lock lock{guard_};
     ended_ = true;
-    if (caller_ == std::this_thread::get_id()) return;  // within a call, whose deliverer now owns this alone
+    if (caller_ == std::this_thread::get_id())
+        return;  // called from the callback, whose deliverer now owns this
     returned_.wait(lock, [&] { return caller_ == std::thread::id{}; });
     last.swap(callback_);
     lock.unlock();  // before the captures are destroyed

@@ -118,7 +118,7 @@ private:
     }
     template <class R>
     static R& inside(void const* at) noexcept {
-        return inside<R>(const_cast<void*>(at));  // constness is shallow: not of the state
+        return inside<R>(const_cast<void*>(at));  // handles are shallow: their state is not const
     }
 
     template <class R>

@@ -203,7 +203,7 @@ CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = pla
 /// Threads: any.
 /// Throws:  out_of_memory with the node's free bytes; misuse for an alignment above a page; cuda_error; std::system_error if the kernel
 ///          refuses to place or query pages (mbind, move_pages), as sandboxes do. Nothing is allocated.
-/// Cost:    that of registered_memory, plus up to half as much for the query of every page.
+/// Cost:    that of registered_memory, plus up to half for the query of every page.
 /// Example: tests/resource/numa_memory.cpp
 class numa_memory : public detail::registered_pages<numa_memory> {
     friend detail::registered_pages<numa_memory>;

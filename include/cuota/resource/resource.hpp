@@ -26,7 +26,8 @@ enum class memory_kind {
     managed,  ///< by kernels, host code and copies
 };
 
-/// The alignment that CUDA guarantees for every allocation, in bytes; also the largest that can be requested.
+/// The alignment that CUDA guarantees for every allocation, in bytes; unless a resource states otherwise, the largest that can be
+/// requested.
 inline constexpr std::size_t default_alignment = 256;
 
 /// A memory resource: a handle that is cheap to copy; copies share its state, if any.
@@ -100,18 +101,18 @@ template <class R>
 
 }  // namespace detail
 
-/// A resource whose memory kernels can access, as far as its type tells.
+/// A resource with memory that kernels can access, as far as its type tells.
 template <class R>
 concept device_resource = resource<R> && detail::may_be_kind<R>(memory_kind::pinned);
 
-/// A resource whose memory host code can access, as far as its type tells.
+/// A resource with memory that host code can access, as far as its type tells.
 template <class R>
 concept host_resource = resource<R> && detail::may_be_kind<R>(memory_kind::device);
 
-/// A resource whose type excludes access by kernels.
+/// A resource of a type that excludes access by kernels.
 template <class R>
 concept host_only_resource = resource<R> && !device_resource<R>;
-/// A resource whose type excludes access by host code.
+/// A resource of a type that excludes access by host code.
 template <class R>
 concept device_only_resource = resource<R> && !host_resource<R>;
 
