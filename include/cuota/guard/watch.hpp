@@ -157,7 +157,7 @@ private:
 
     // Protected by the tree's lock.
     growth growth_;
-    std::size_t over_ = 0;  // lowest thresholds that are crossed and not re-armed
+    std::size_t over_ = 0;  // number of thresholds, from the lowest, crossed and not re-armed
     bool near_ = false;
 
     std::mutex guard_;  // for all below; locked inside the tree's lock
