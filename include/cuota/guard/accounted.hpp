@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What resources that keep accounts of another one's memory have in common.
+/// Base of the resource adaptors that record another resource's memory.
 #pragma once
 
 #include <concepts>
@@ -18,13 +18,13 @@ concept knows_device = requires(R const& r) {
     { r.device() } -> std::convertible_to<device>;
 };
 
-/// In which order a call is made: that of a stream, or, of none, at once.
+/// Order of an allocation or deallocation: that of a stream, or synchronous.
 class call_order {
 public:
     call_order() noexcept = default;
     explicit call_order(stream_ref s) noexcept : stream_{s}, has_stream_{true} {}
 
-    /// Null when the order is that of none.
+    /// Returns null for a synchronous call.
     [[nodiscard]] stream_ref const* stream() const noexcept { return has_stream_ ? &stream_ : nullptr; }
 
     template <resource R>
@@ -43,14 +43,14 @@ private:
     bool has_stream_ = false;
 };
 
-/// A resource over Upstream whose books all copies share. Books have upstream(), and make the calls:
+/// Resource adaptor over Upstream. Copies share one state, of type Books, which has upstream() and makes the calls:
 ///
-///     allocate(order, bytes, alignment, who)    by order.take(upstream, ...)
-///     deallocate(order, p, bytes, alignment)    noexcept, by order.give(upstream, ...)
+///     allocate(order, bytes, alignment, who)    through order.take(upstream, ...)
+///     deallocate(order, p, bytes, alignment)    noexcept, through order.give(upstream, ...)
 template <resource Upstream, class Books>
 class accounted {
 public:
-    // No moves: a handle that was moved from is a copy, and stays valid.
+    // A move is a copy, so that a moved-from handle stays valid.
     accounted(accounted const&) noexcept = default;
     accounted& operator=(accounted const&) noexcept = default;
 
@@ -91,7 +91,7 @@ protected:
     [[nodiscard]] shared<Books> const& owner() const noexcept { return books_; }
 
 private:
-    // In a forked child the memory and its account belong to the parent.
+    // Does nothing in a forked child: the memory belongs to the parent process.
     void give(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (!books_->is_of_parent()) [[likely]]
             books_->deallocate(order, p, bytes, alignment);

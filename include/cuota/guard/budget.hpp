@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Budgets: how many bytes a part of a program may hold, asked before any is taken.
+/// Budgets: limits on the bytes that a part of a program may hold, checked before each allocation.
 #pragma once
 
 #include <cstddef>
@@ -28,85 +28,85 @@ extern template class shared<detail::ledger>;
 extern template class shared<detail::prepayment>;
 #endif
 
-/// A limit in bytes, and the account of the memory held under it. A handle: copies are the same budget.
+/// A limit in bytes and the account of the memory charged to it. Copies are handles of the same budget.
 ///
-/// A charge is exact under any number of threads: the limit (inclusive) is not passed for an instant, and nothing
-/// that fits is refused. With a parent, a charge is made at every level or at none.
-/// On pressure, pools, caches and loaders under the budget are asked for what they do not use; then it is tried again;
-/// then it is refused with everything known about who holds what.
-/// It counts what is charged to it, on the device or on the host: give it to a pool, a loader or `budgeted`.
-/// One that ends with bytes charged to it, inside another, is reported to the error sink: nobody can refund them any
-/// more, so its parent keeps them charged.
-/// Units:   bytes, as charged: what rounds up to a granule does so before it charges.
-/// Order:   none: a charge is of the moment of the call, whatever streams still do. Who refunds answers for that.
+/// Exact under any number of threads: charged bytes never exceed the limit (inclusive), and no charge that fits is refused. With a parent,
+/// a charge is made at every level or at none. A charge that does not fit makes pools, caches and loaders under the budget release idle
+/// memory and is retried; if it still does not fit, the refusal lists all holders.
+///
+/// Counts only memory that is charged to it, on the device or the host: pass it to a pool, a loader or `budgeted`. If it is destroyed with
+/// bytes charged to it, that is reported to the error sink, and its parent keeps the charge, since these bytes can no longer be refunded.
+/// Units:   bytes as charged; rounding up to a granule (the allocation granularity) comes before the charge.
+/// Order:   none: charges and refunds take effect at once, whatever work is pending on streams.
 /// Threads: any. Throws on construction: std::bad_alloc.
-/// Cost:    a charge and its refund are a few loads and stores, at any depth, when this thread gave back as much here
-///          before; else they take the lock of the whole tree. `limit`, `held`, `peak`, `room` and `now` take the lock.
+/// Cost:    a charge and its refund are a few loads and stores at any depth if this thread has refunded at least `bytes` here before,
+///          otherwise they take the lock of the whole tree, as `limit`, `held`, `peak`, `room` and `now` do.
 /// Example: examples/first.cpp, examples/one_budget.cpp
 class budget {
 public:
-    /// limit: bytes, inclusive; `unlimited` counts without refusing.
+    /// Makes a root. limit: bytes, inclusive; `unlimited` only counts.
     budget(std::string name, std::size_t limit);
 
-    /// A budget inside another: what is charged here is charged there too.
+    /// Makes a budget inside `parent`, to which its charges are charged too.
     budget(std::string name, std::size_t limit, budget const& parent);
-    /// The same account; its move is a copy, so a handle that was moved from is still valid.
+    /// Refers to the same budget; so does a move, and the moved-from handle stays valid.
     budget(budget const&) noexcept = default;
-    budget& operator=(budget const&) noexcept = default;  ///< the same account as other
+    budget& operator=(budget const&) noexcept = default;  ///< refers to the argument's budget
     ~budget() = default;
 
-    /// A budget over a device: `share` (0 to 1) of its memory, but never more than its driver can still give, less
-    /// `keep_free` bytes: other programs, the CUDA context and libraries count as they come and go.
-    /// The driver's answer is used for `good_for`, and asked for again before anything is refused by it; charges that
-    /// add up to less than 64 KiB a thread may go by an older one. An answer that the driver does not give is reported
-    /// to the error sink, and the last one kept. While others hold what this budget had counted on, `limit()` may be
-    /// under `held()`, and nothing is charged.
-    /// Throws: cuda_error; misuse for a share outside 0 to 1.
+    /// Makes a budget for a device's memory, whose limit follows the memory of other programs, the CUDA context and libraries:
+    ///
+    ///     limit = min(share * total, the driver's free bytes + bytes charged here - keep_free),  0 <= share <= 1
+    ///
+    /// The driver's figure is cached for `good_for`, and queried again before it causes a refusal. Charges of less than 64 KiB per thread
+    /// in total may use an older one. A failed query is reported to the error sink, and the last figure is kept. If others allocate memory
+    /// that the budget counted on, `limit()` may fall below `held()`; nothing can be charged meanwhile.
+    /// Throws: cuda_error; misuse if share is out of range.
     [[nodiscard]] static budget of_device(device where, double share = 1.0, std::size_t keep_free = 0,
                                           std::chrono::nanoseconds good_for = std::chrono::milliseconds{10});
 
-    /// For a budget of a device: takes what is in use there and not cuota's, as of now, for the CUDA context's and the
-    /// libraries' share; later refusals tell it apart from what came after. Call it when they have started, and before
-    /// other programs do. Returns the bytes. Throws: cuda_error; misuse for a budget that is of no device.
+    /// Records the device memory in use that was not allocated through cuota (the CUDA context, libraries) as the baseline, which refusals
+    /// report separately from later allocations of other programs. Call it once libraries are initialized, before other programs start.
+    /// Returns the bytes.
+    /// Throws: cuda_error; misuse if this budget was not made by of_device.
     std::size_t learn_overhead();
 
-    /// Takes bytes of the budget, here and at every ancestor. The tag names who asks, should it be refused; what is held
-    /// has the names that reservations, pools and `budgeted` give it.
-    /// Throws: budget_exceeded with the facts; nothing is charged then. May give back caches first.
+    /// Charges `bytes` here and at every ancestor. May make caches release memory first. A refusal names the request by the tag; held bytes
+    /// are listed under the tags of the reservations, pools and `budgeted` resources that hold them.
+    /// Throws: budget_exceeded with all facts; nothing is charged.
     void charge(std::size_t bytes, tag name = {}, place where = place::here());
 
-    /// As charge, but answers instead of throwing, at once and without reclaiming anything.
+    /// Like charge, but returns false at once if the bytes do not fit, and reclaims nothing.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept;
 
-    /// Gives back bytes that were charged here. More than is still charged here (what budgets inside it hold is
-    /// theirs) is a misuse that goes to the error sink, and changes nothing.
+    /// Refunds bytes charged to this budget itself, not to its descendants. Refunding more than these is reported to the error sink as
+    /// misuse and changes nothing.
     void refund(std::size_t bytes, place where = place::here()) noexcept;
 
-    /// Takes bytes now, to be spent through the reservation's own budget; the unused part returns with its scope.
-    /// The tag names that budget, and in refusals what is not spent of it.
-    /// Throws: budget_exceeded; nothing is charged then. May give back caches first.
+    /// Charges bytes in advance, to be spent through the reservation's own budget, which is named by the tag; refusals list the unspent
+    /// bytes under it. May make caches release memory first. Throws: budget_exceeded; nothing is charged.
     [[nodiscard]] reservation reserve(std::size_t bytes, tag name = {}, place where = place::here());
 
-    /// As given; of a budget of a device "device 0", of a reservation its tag. Lives as long as the budget.
+    /// Returns the given name, "device 0" for a budget of a device, or a reservation's tag. Valid as long as the budget.
     [[nodiscard]] std::string const& name() const noexcept;
-    /// Bytes, inclusive. As of the last look at the driver for a budget of a device; of a reservation what is reserved.
+    /// Returns the limit in bytes: as of the last driver query for a budget of a device, the reserved bytes for a reservation.
     [[nodiscard]] std::size_t limit() const;
-    /// Bytes charged here and in budgets inside. While other threads charge, each one's part is of a moment of its own.
+    /// Returns the bytes charged here and to descendants. While other threads charge, their parts are read at different moments.
     [[nodiscard]] std::size_t held() const;
-    /// The most that was held at one instant since the start or `reset_peak`. Exact.
+    /// Returns the most bytes held at one instant since construction or `reset_peak`; exact.
     [[nodiscard]] std::size_t peak() const;
-    /// What a charge could take at this moment, by this budget and all its ancestors. Bytes.
+    /// Returns the bytes that this budget and all its ancestors have available now.
     [[nodiscard]] std::size_t room() const noexcept;
-    /// Name, limit, held and peak of one moment, and whether it is a reservation's.
+    /// Returns name, limit, held and peak of one moment, and whether it is a reservation's.
     [[nodiscard]] budget_facts now() const;
-    /// The peak is what is held now, and rises from there. Of this budget alone.
+    /// Sets the peak of this budget only to the bytes held now.
     void reset_peak() noexcept;
-    /// What was refused last, here or in a budget inside: for callers behind an API that swallowed the exception.
+    /// Returns the last refusal here or in a descendant, for callers behind an API that swallowed the exception.
     [[nodiscard]] std::optional<budget_exceeded> last_refusal() const;
-    /// The one that it is inside of; nothing for a root.
+    /// Returns the parent; empty for a root.
     [[nodiscard]] std::optional<budget> parent() const;
 
-    /// Whether both are one account.
+    /// Returns whether both are the same budget.
     friend bool operator==(budget const&, budget const&) noexcept = default;
 
 private:
@@ -117,38 +117,37 @@ private:
     shared<detail::ledger> node_;
 };
 
-/// The way from a budget to its account, for those who hold memory under it. For the library: programs have `budget`.
+/// Gives library classes access to the account of a budget under which they hold memory.
 struct budget_access {
-    /// Lives as long as a copy of the budget does.
+    /// Valid as long as a copy of the budget exists.
     [[nodiscard]] static detail::ledger& node(budget const& b) noexcept { return *b.node_; }
 };
 
-/// Bytes of a budget that are taken in advance. Spend them through `as_budget()`.
+/// Bytes of a budget that are charged in advance, to be spent through `as_budget()`. Move-only.
 ///
-/// Move-only. When it ends, what was not spent returns to the budget it came from; what was spent stays charged
-/// until it is refunded, and nothing more can be spent.
+/// On destruction the unspent bytes return to the budget they came from; spent bytes stay charged until they are refunded, and nothing more
+/// can be spent.
 /// Units:   bytes.
-/// Threads: what is spent through its budget, any; the reservation itself, one at a time.
-/// Throws:  budget_exceeded where it takes bytes; misuse when it was moved from.
-/// Cost:    to make, grow and shrink it the lock of the tree; to spend of it as any budget.
+/// Threads: any for charges to its budget; one at a time for the reservation itself.
+/// Throws:  budget_exceeded where it charges; misuse if moved from.
+/// Cost:    the tree's lock to make, grow or shrink it; spending costs the same as from any budget.
 /// Example: tests/guard/budget.cpp
 class reservation {
 public:
-    reservation(reservation&&) noexcept = default;  ///< takes over what is reserved; budgets of it stay good
-    /// Ends what it was, and takes over the other.
+    reservation(reservation&&) noexcept = default;  ///< moves the bytes; copies of its budget stay valid
+    /// Ends the current reservation as the destructor does, then moves `other`'s.
     reservation& operator=(reservation&& other) noexcept;
     ~reservation() { end(); }
 
-    /// The prepaid budget: its limit is what was reserved. Throws: misuse on a moved-from reservation.
+    /// Returns the reservation's budget, whose limit is the reserved bytes. Throws: misuse if moved from.
     [[nodiscard]] budget as_budget() const;
-    /// What is reserved, spent or not. Throws: misuse on a moved-from reservation, as all that follows.
+    /// Returns the reserved bytes, spent or not. Throws: misuse if moved from, as all members below.
     [[nodiscard]] std::size_t bytes() const;
 
-    /// Takes `more` bytes, as a charge to the budget it came from: may give back caches first.
-    /// Throws: budget_exceeded; unchanged then.
+    /// Reserves `more` bytes. May make caches release memory first. Throws: budget_exceeded; nothing is changed.
     void grow(std::size_t more, place where = place::here());
 
-    /// Returns `less` bytes that were not spent. Throws: misuse when more than that is spent; unchanged then.
+    /// Returns `less` unspent bytes. Throws: misuse if fewer are unspent; nothing is changed.
     void shrink(std::size_t less, place where = place::here());
 
 private:
@@ -172,13 +171,13 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// What a reservation shares with the account: who holds what it has not spent.
+/// Shared state of a reservation; reports the unspent bytes to the parent's account as held.
 class prepayment final : public stakeholder {
 public:
     prepayment(shared<ledger> from, label const& who);
     ~prepayment() override { end(); }
 
-    /// Gives back what is not spent, now, though the account may be looking at this one just then.
+    /// Refunds the unspent bytes at once, even while another thread's refusal or reclaim pass refers to this object.
     void end() noexcept;
 
     void fund(std::size_t bytes, place where);

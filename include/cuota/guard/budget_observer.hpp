@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Who is told of what happens to budgets apart from charges: a recorder, a log.
+/// Observer of budget events other than charges, for a recorder or a log.
 #pragma once
 
 #include <cstddef>
@@ -18,29 +18,29 @@ namespace cuota::inline v0::detail {
 class ledger_node;
 class stakeholder;
 
-/// Bytes that somebody who is no pool holds in one piece.
+/// One allocation of a holder that is not a pool, such as a loader.
 struct held_piece {
-    void const* which = nullptr;  ///< tells it from all others that are held
+    void const* which = nullptr;  ///< unique among the pieces that are held
     tag name{};
     place where{};
     std::size_t bytes = 0;
     memory_kind memory = memory_kind::device;
-    std::optional<int> device{};  ///< its ordinal, of device memory
+    std::optional<int> device{};  ///< ordinal, for device memory
 };
 
-/// Told of a node and all below it, outside every lock, by the thread to which it happened. It may charge and refund, but
-/// what that leads to it is told of, too.
+/// Is notified of events of a node and its descendants by the thread that caused them, outside every lock. A notification may charge and
+/// refund; the resulting events are notified, too.
 class budget_observer : public ref_counted {
 public:
     virtual ~budget_observer() = default;
 
-    /// A request to `asked` was refused: by it, by a node above, or for want of memory that it would have allowed.
+    /// A request to `asked` was refused by it, by an ancestor, or by an upstream short of memory that the budgets allowed.
     virtual void refused(ledger_node const& asked, out_of_memory const& why) noexcept = 0;
-    /// Somebody gave back what he did not use, for a charge to `asked`.
+    /// A holder released idle memory for a charge to `asked`.
     virtual void reclaimed(ledger_node const& asked, reclaimer_facts const& who) noexcept = 0;
-    /// Somebody who is no pool, as a loader, holds so much of `of` from now on; for 0 bytes, no more.
+    /// A holder other than a pool, such as a loader, now holds `what.bytes` of `of` in the piece what.which; 0 if it was freed.
     virtual void holds(ledger_node const& of, held_piece const& what) noexcept = 0;
-    /// Somebody has come who holds bytes of `of`.
+    /// A holder of memory of `of` was registered.
     virtual void joined(ledger_node const& of, stakeholder& who) noexcept = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A resource under a budget: charged before it allocates, refunded after it released.
+/// Resource adaptor that charges a budget before each allocation and refunds it after each deallocation.
 #pragma once
 
 #include <cstddef>
@@ -24,24 +24,25 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// What a budgeted resource holds of its budget, whatever the upstream. Threads: any.
+/// Records of a budgeted resource of any upstream. Threads: any.
 class budgeted_books : public stakeholder {
 public:
     explicit budgeted_books(budget b);
     CUOTA_INLINE_IN_PLACE ~budgeted_books() override;
 
-    /// True when the charge is for bytes not allocated yet, and `settle` must be called with the outcome; false when it was met from this
-    /// thread's stock, which makes no new peak and needs no lock. Throws: budget_exceeded.
+    /// Returns true if the charge is for bytes not allocated yet; `settle` must then be called with the outcome. Returns false if this
+    /// thread's stock covered it, without a new peak or a lock. Throws: budget_exceeded.
     [[nodiscard]] bool charge(std::size_t cost, charge_request const& request);
-    /// After a charge that returned true: the bytes were allocated, or they were not, and are refunded.
+    /// Completes a charge for which charge() returned true: refunds it if the bytes were not allocated.
     void settle(std::size_t cost, bool has_come) noexcept;
     void refund(std::size_t cost) noexcept { budget_.refund(cost); }
     /// Throws: std::bad_alloc.
     void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
-    /// Takes p off the books and returns its charge; none when that cannot be right, which is reported and changes nothing.
+    /// Removes the record of p and returns its charge; if p is unknown or the size wrong, reports that, changes nothing and returns
+    /// nothing.
     [[nodiscard]] std::optional<std::size_t> forget(void* p, std::size_t bytes) noexcept;
 
-    // Everything here is in use.
+    // All memory here is in use.
     std::size_t reclaim(std::size_t) noexcept override { return 0; }
     [[nodiscard]] std::size_t reclaimable(std::size_t) const noexcept override { return 0; }
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::string title() const override;
@@ -100,38 +101,37 @@ private:
 
 }  // namespace detail
 
-/// Upstream's memory, charged to a budget by what Upstream really takes: each request rounded up to its granule.
+/// Resource adaptor that charges Upstream's memory to a budget, each request rounded up to Upstream's granule.
 ///
-/// Where it stands decides what it limits. Three users hold 10 MiB of a pool that has taken 16 MiB:
+/// Its position decides what it limits. Example: three users hold 10 MiB of a pool that has allocated 16 MiB:
 ///
 ///     budgeted below a pool                        budgeted above a pool
 ///
 ///     users      10 MiB                            users      10 MiB
-///     pool       10 MiB live, 6 MiB ready          budgeted   charged: 10 MiB
-///     budgeted   charged: 16 MiB                   pool       10 MiB live, 6 MiB ready
-///     device     16 MiB gone                       device     16 MiB gone
+///     pool       10 MiB live, 6 MiB cached         budgeted   charged: 10 MiB
+///     budgeted   charged: 16 MiB                   pool       10 MiB live, 6 MiB cached
+///     device     16 MiB allocated                  device     16 MiB allocated
 ///
-/// Below, it limits what the device loses, which is what other programs feel; so does `scoped_pool{budget}`, and it
-/// gives the 6 MiB back when the budget is short. Above, it limits what the users hold of a pool that others share, and
-/// charges nothing for what lies ready. With one of each, keep their budgets in different trees: what users hold would be
-/// charged twice in one. Shared state: copies are the same. A `resource`: its calls are those of the concept.
+/// Below, it limits the memory allocated from the device, which other programs notice; so does `scoped_pool{budget}`, which also releases
+/// the 6 MiB when the budget is short. Above a shared pool, it limits the users' live memory; cached memory is not charged. With both, use
+/// budgets of different trees, or live memory is charged twice. Models `resource`. Copies share the same state.
 ///
-/// Units:   bytes; each request is charged rounded up to Upstream's granule, and accounted so.
+/// Units:   bytes, charged and recorded rounded up to Upstream's granule.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
-/// Throws:  budget_exceeded before Upstream is asked; what Upstream throws, with the charge given back.
-/// A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and nothing is released.
-/// Cost:    a lock and a table entry, small beside any call worth budgeting one by one.
+/// Throws:  budget_exceeded before Upstream is called; what Upstream throws, with the charge refunded. Invalid deallocations (wrong size,
+///          unknown pointer, double free) are reported to the error sink as misuse; nothing is freed.
+/// Cost:    a lock and a table entry, small beside any allocation worth charging individually.
 /// Example: tests/guard/budgeted.cpp
 template <resource Upstream = device_memory>
 class budgeted : public detail::accounted<Upstream, detail::budgeted_state<Upstream>> {
 public:
-    /// Charges nothing yet; keeps the budget and Upstream as long as a copy is there. Throws: std::bad_alloc.
+    /// Charges nothing yet. Keeps the budget and Upstream while a copy exists. Throws: std::bad_alloc.
     explicit budgeted(budget b, Upstream upstream = Upstream{})
         : budgeted::accounted{
               shared<detail::budgeted_state<Upstream>>::make(std::move(b), std::move(upstream))} {}
 
-    /// The budget that it charges.
+    /// Returns the charged budget.
     [[nodiscard]] budget const& account() const noexcept { return this->books().account(); }
 };
 
@@ -152,7 +152,7 @@ struct budgeted_books::table {
         std::size_t asked;
         holding held;
     };
-    // Throws: misuse; unchanged then.
+    // Throws: misuse; nothing is changed.
     [[nodiscard]] std::size_t forget(void* p, std::size_t bytes, std::string const& of);
 
     object_lock guard{};

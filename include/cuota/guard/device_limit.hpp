@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a device's driver allows a budget: other programs, the CUDA context and libraries count.
+/// Limit of a budget that follows the driver's free memory, and so other programs, the CUDA context and libraries.
 #pragma once
 
 #include <atomic>
@@ -15,11 +15,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// The driver's free memory and what is held already, less what is to stay free; `most` at most.
+/// limit = min(most, driver's free memory + memory of this budget - keep_free).
 ///
-/// Bytes of our own that the driver has handed out are not free, and still in the budget's right: they are added. All
-/// of it is read while others allocate and free. A race makes the limit too high by what is under way, never too low: no
-/// false refusal, and what the driver then has not got is refused by the resource, typed as well.
+/// Memory allocated to this budget is not free, but the budget may hold it: it is added. The terms are read while other threads allocate
+/// and free. A race makes the limit too high by the memory in transition, never too low, so no request is refused falsely; if the driver
+/// then lacks the memory, the resource throws a typed refusal.
 class CUOTA_PROCESS_TYPE device_limit final : public outer_limit {
 public:
     device_limit(device where, std::size_t most, std::size_t keep_free,
@@ -27,13 +27,14 @@ public:
 
     CUOTA_INLINE_IN_PLACE bool look(ledger_node& root) noexcept override;
     [[nodiscard]] CUOTA_INLINE_IN_PLACE bool is_stale() const noexcept override;
-    /// Less than any driver hands out at a time, so what a thread takes without looking is nobody else's by then.
+    /// Less than any driver allocates at a time, so that charges met from a stock need no memory that another program may have allocated
+    /// meanwhile.
     [[nodiscard]] std::size_t most_in_stock() const noexcept override { return 65'536; }
 
     /// Throws: cuda_error.
     [[nodiscard]] std::size_t limit_now(ledger_node const& root) const;
 
-    /// What is in use and not ours, as of now, is from here on told apart in refusals. Throws: cuda_error.
+    /// Implements budget::learn_overhead. Throws: cuda_error.
     std::size_t learn_overhead();
     [[nodiscard]] std::size_t overhead() const noexcept { return overhead_.load(std::memory_order_relaxed); }
     [[nodiscard]] device where() const noexcept { return device_; }
@@ -43,8 +44,9 @@ private:
         std::size_t bytes = 0;
         bool is_exact = false;
     };
-    // Exact when nothing of ours was given back meanwhile: what was held at the driver's answer then is so still, and what
-    // was taken since makes it too much. Else all that was ours at some moment is added, other budgets' bytes as well.
+    // Adds the driver's free memory and this budget's. is_exact: this process freed nothing during the reads, so memory held when the
+    // driver answered is still held, and memory allocated since makes the sum too high. Otherwise adds all memory of this process at some
+    // moment, other budgets' too.
     [[nodiscard]] reach reach_now(ledger_node const& root) const;
 
     [[nodiscard]] static std::chrono::nanoseconds::rep now() noexcept;
@@ -99,7 +101,7 @@ CUOTA_INLINE std::size_t device_limit::learn_overhead() {
 
 CUOTA_INLINE auto device_limit::reach_now(ledger_node const& root) const -> reach {
     std::size_t const given_back = given_back_on(device_).load();
-    // What the driver's own pool has and none of ours uses is to be had: cached, or freed and not yet over.
+    // Memory in the driver's default pool that no resource of ours uses is available: cached, or with a pending free.
     std::size_t const pooled = rt::in_default_pool(device_).reserved;
     std::size_t const idle = pooled - std::min(pooled, taken_from_pool_of(device_).load());
     std::size_t const free = saturating_add(device_.memory().free, idle);

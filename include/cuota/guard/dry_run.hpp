@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a piece of code needs at its peak, found by running it, on addresses without memory or on real memory.
+/// Measures the peak memory of code by running it, on addresses without memory or on real memory.
 #pragma once
 
 #include <concepts>
@@ -24,45 +24,41 @@
 
 namespace cuota::inline v0 {
 
-/// Addresses, and no memory behind them: for code that allocates and releases but does not run its kernels.
+/// Resource that returns addresses without memory, for code that allocates and frees but does not run its kernels.
 ///
-/// Aligned to 256 bytes and to the granule, distinct from each other and from every address of the process: they lie
-/// where no system maps memory for programs. Nothing may be read or written there. Host code that does faults at
-/// once; a copy, a fill or a kernel fails as CUDA fails for a bad address, which can end the context. So make buffers
-/// of it with `no_init`, and do not launch what works on them.
-///
-/// Shared state: copies are the same. An address is given once and never again.
+/// Addresses are multiples of 256 and of the granule, never reused, and unique in the process: no system maps memory for programs in their
+/// range. Host code that accesses one faults; a copy, fill or kernel fails as for any invalid address, which can destroy the context. So
+/// make buffers with `no_init`, and launch nothing that accesses them. Copies share the same state.
 /// Units:   bytes, accounted in multiples of the granule.
-/// Order:   none; it makes no CUDA call.
+/// Order:   none; makes no CUDA calls.
 /// Threads: any.
-/// Cost:    of an allocation a lock and an addition; of a release nothing.
-/// Throws:  misuse for an alignment above 256, and for a granule that is no power of two; out_of_memory after
-///          32 PiB in all.
+/// Cost:    a lock and an addition per allocation.
+/// Throws:  misuse for an alignment above 256, or a granule that is not a power of two; out_of_memory after 32 PiB in total.
 /// Example: tests/guard/dry_run.cpp
 class addresses_only {
 public:
-    /// granule: what requests are rounded up to, as those of the source that it stands for.
+    /// granule: requests are rounded up to multiples of it, as by the replaced resource.
     explicit addresses_only(std::size_t granule = device_memory::granule(), place where = place::here());
-    /// The same supply; its move is a copy, so a handle that was moved from is still valid.
+    /// Shares the state; so does a move, and the moved-from handle stays valid.
     addresses_only(addresses_only const&) noexcept = default;
-    addresses_only& operator=(addresses_only const&) noexcept = default;  ///< the same supply as other
+    addresses_only& operator=(addresses_only const&) noexcept = default;  ///< shares the argument's state
     ~addresses_only() = default;
 
-    /// An address for every stream, as allocate_sync.
+    /// Like allocate_sync; the stream is ignored.
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// Nothing: an address is not given again.
+    /// Does nothing.
     void deallocate(stream_ref, void*, std::size_t, std::size_t = default_alignment) noexcept {}
-    /// An address that was never given before; null for zero bytes.
+    /// Returns a new address; null for 0 bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// Nothing, likewise.
+    /// Does nothing.
     void deallocate_sync(void*, std::size_t, std::size_t = default_alignment) noexcept {}
 
     [[nodiscard]] std::size_t granule() const noexcept { return state_->granule; }  ///< bytes
-    /// As memory that only a device can reach.
+    /// Returns the kind of memory that only devices can access.
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::device; }
-    /// Whether both give of one supply.
+    /// Returns whether both share one state.
     friend bool operator==(addresses_only const&, addresses_only const&) noexcept = default;
 
 private:
@@ -72,9 +68,9 @@ private:
         [[nodiscard]] void* take(std::size_t bytes, label const& who);
         [[noreturn]] void refuse(std::size_t bytes, label const& who) const;
 
-        // The upper half of what 64 bits can say belongs to the system. Bit 55 set, since the bits above it are no
-        // part of an address on some machines; the very last addresses are left out, so that no sum wraps.
-        // Its start is a multiple of every step that fits into it, and so is what comes after a whole step.
+        // The upper half of the address space belongs to the system. Bit 55 is set, since on some machines the bits above it are not part
+        // of an address; the last addresses are omitted, so that no sum overflows. `begin` is a multiple of every `step` that fits, and so
+        // is each address.
         static constexpr std::uintptr_t begin = 0xFF80'0000'0000'0000;
         static constexpr std::uintptr_t end = 0xFFFF'FFFF'F000'0000;
         std::size_t const granule;
@@ -87,18 +83,18 @@ private:
     shared<state> state_;
 };
 
-/// Runs `run(memory)` on addresses without memory, and tells what it would have taken: exactly, under any number of
-/// threads. No memory is taken, so that it can be larger than the machine.
+/// Runs `run(memory)` on addresses without memory and reports the memory that it would have used, exactly, under any number of threads. The
+/// peak may exceed the machine's memory.
 ///
 ///     usage_report const seen = dry_run([&](any_resource memory) { build_model(stream, memory); });
 ///     seen.footprint().check(budget);  // throws budget_exceeded
 ///
-/// The code may allocate and release, make pools over the memory, and make buffers with `no_init`; copies, fills and
-/// kernels on them are what `dry_run_on` is for. A release counts when it is called.
-/// granule: what each allocation is rounded up to.
-/// Throws: what the code throws, and nothing stays behind. To see what it had taken by then, make a
-///         `measured{addresses_only{}}`, run the code on it, and ask for its report.
-/// Cost:   of an allocation two locks and a table entry; what the code does on the host runs.
+/// The code may allocate, free, make pools over the memory, and make buffers with `no_init`; to run copies, fills and kernels use
+/// `dry_run_on`. A deallocation counts when it is called.
+/// granule: allocations are rounded up to multiples of it.
+/// Throws:  what the code throws; no state remains. To see the use until then, run the code on a `measured{addresses_only{}}` and call
+///          report().
+/// Cost:    two locks and a table entry per allocation, and the code's own host work.
 template <std::invocable<measured<addresses_only>&> Run>
 [[nodiscard]] usage_report dry_run(Run&& run, std::size_t granule = device_memory::granule()) {
     measured<addresses_only> memory{addresses_only{granule}};
@@ -106,8 +102,7 @@ template <std::invocable<measured<addresses_only>&> Run>
     return memory.report();
 }
 
-/// As dry_run, on the memory of `upstream`: kernels, copies and fills run, and the memory is really taken. On the
-/// simulated device that needs no GPU.
+/// Like dry_run, but on memory of `upstream`: kernels, copies and fills run. On the simulated device this needs no GPU.
 ///
 ///     usage_report const seen = dry_run_on(device_memory{}, [&](any_resource memory) { step(stream, memory); });
 ///
@@ -119,22 +114,21 @@ template <resource Upstream, std::invocable<measured<Upstream>&> Run>
     return memory.report();
 }
 
-/// What dry runs of several batches found. Bytes are peaks. Example: tests/guard/dry_run.cpp
+/// Result of dry runs of several batch sizes. Bytes are peaks.
 struct tried_fit {
-    std::size_t batch = 0;       ///< the largest that was run and fitted; 0 when the smallest did not
-    std::size_t bytes = 0;       ///< what it took
-    std::size_t next = 0;        ///< the next larger: it was run and did not fit; 0 when the largest fitted
-    std::size_t next_bytes = 0;  ///< what that took; `unlimited` when it was refused while it ran
-    std::size_t room = 0;        ///< what the budget had at the start
-    std::size_t runs = 0;        ///< how many batches were run, each once
-    bool is_monotone = true;     ///< false when a larger batch was seen to take less: one larger yet may fit
+    std::size_t batch = 0;       ///< largest that fitted; 0: the smallest did not
+    std::size_t bytes = 0;       ///< its peak
+    std::size_t next = 0;        ///< next larger, which did not fit; 0: the largest fitted
+    std::size_t next_bytes = 0;  ///< its peak; `unlimited`: refused while it ran
+    std::size_t room = 0;        ///< available in the budget at the start
+    std::size_t runs = 0;        ///< batch sizes run, each once
+    bool is_monotone = true;     ///< false: a larger batch used less, so a still larger one may fit
 };
 
-/// The largest batch from `smallest` to `largest` for which `run(batch, memory)` fits into the budget's room as of the
-/// start, found by dry runs on addresses without memory. Only what was run is answered: nothing is extrapolated.
-/// Charges nothing. A run that is refused memory does not fit.
-/// Throws: what a run throws else; misuse for a range without a batch.
-/// Cost:   two dry runs, and one for each halving of the range.
+/// Returns the largest batch size in [smallest, largest] for which `run(batch, memory)` fits into the budget's bytes available at the
+/// start, by dry runs. Returns only sizes that were run; extrapolates and charges nothing. A run with a refused allocation does not fit.
+/// Throws:  misuse for an empty range; other exceptions of a run.
+/// Cost:    two dry runs, and one per halving of the range.
 /// Example: tests/guard/dry_run.cpp
 template <std::invocable<std::size_t, measured<addresses_only>&> Run>
 [[nodiscard]] tried_fit largest_batch_that_fits(budget const& b, std::size_t smallest, std::size_t largest,

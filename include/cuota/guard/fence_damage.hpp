@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What somebody wrote where no block is.
+/// Report of writes outside of blocks.
 #pragma once
 
 #include <cstddef>
@@ -19,30 +19,29 @@
 
 namespace cuota::inline v0 {
 
-/// A block whose fences were written to. Example: tests/guard/fence_damage.cpp
+/// A block whose fences (guard bytes) were overwritten. Example: tests/guard/fence_damage.cpp
 struct fence_damage {
-    tag name{};                ///< of the block
-    place where{};             ///< the call that asked for the block
-    void const* at = nullptr;  ///< its first byte
-    std::size_t bytes = 0;     ///< of the block, as asked for
-    std::ptrdiff_t offset =
-        0;  ///< of the first damaged byte from the block's first: negative in front, `bytes` or more behind
-    std::size_t count = 0;             ///< how many bytes of both fences are damaged
-    std::vector<unsigned char> found;  ///< from the first damaged byte on: 16, or as many as its fence has
-    bool was_given_back = false;       ///< seen when the block was given back; else it is still alive
+    tag name{};                        ///< tag of the block
+    place where{};                     ///< call site of its allocation
+    void const* at = nullptr;          ///< its first byte
+    std::size_t bytes = 0;             ///< its size as requested
+    std::ptrdiff_t offset = 0;         ///< first damaged byte: < 0 in front of the block, >= bytes behind
+    std::size_t count = 0;             ///< number of damaged bytes in both fences
+    std::vector<unsigned char> found;  ///< contents there: 16 bytes, or up to the end of its fence
+    bool was_given_back = false;       ///< found when it was freed; otherwise it is live
 
-    /// "weights 400 B (train.cpp:10): 4 bytes written behind its end, from offset 400: 01 00 80 3f". Throws: std::bad_alloc.
+    /// Returns "weights 400 B (train.cpp:10): 4 bytes written behind its end, from offset 400: 01 00 80 3f". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
-/// Somebody wrote beyond a block. The message names the blocks; `damage()` is the same as data.
-/// Copies share the data. Threads: any. Example: tests/guard/fence_damage.cpp
+/// Thrown when fences were overwritten. The message names the blocks; `damage()` is the same as data. Copies share it.
+/// Threads: any. Example: tests/guard/fence_damage.cpp
 class CUOTA_PROCESS_TYPE fence_broken : public misuse {
 public:
-    /// title: of the resource; found: one or more. Throws: std::bad_alloc.
+    /// title: of the resource; found: not empty. Throws: std::bad_alloc.
     fence_broken(std::string const& title, std::vector<fence_damage> found, place where = {});
 
-    /// One for each block, as they were found.
+    /// Returns one entry per block.
     [[nodiscard]] std::vector<fence_damage> const& damage() const noexcept { return *found_; }
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Puts fences around blocks, and looks at them in stream order.
+/// Writes fences (guard bytes) around blocks and checks them in stream order.
 #pragma once
 
 #include <cstddef>
@@ -29,31 +29,31 @@
 
 namespace cuota::inline v0 {
 
-/// How `fenced` does it. Example: tests/guard/fenced.cpp
+/// Options of `fenced`. Example: tests/guard/fenced.cpp
 struct fence_options {
     tag name{};              ///< for messages
-    std::size_t zone = 256;  ///< bytes that are watched in front of each block, and behind it; 1 or more
-    bool poison = true;      ///< what was not written yet, and what was given back, holds bytes that show
+    std::size_t zone = 256;  ///< bytes of the fence on each side; at least 1
+    bool poison = true;      ///< fill new and freed blocks with recognizable bytes
 };
 
 namespace detail {
 
-/// The fences of one block, and all that is needed to look at them, so that to give it back needs nothing more.
+/// Fences of a block, with all that their check needs, so that a deallocation allocates nothing.
 struct fence {
     unsigned char* at = nullptr;  // the block
     std::size_t bytes = 0;
     std::size_t alignment = 0;
-    std::size_t front = 0;  // from the begin of what upstream gave to the block
-    std::size_t total = 0;  // of what upstream gave
+    std::size_t front = 0;  // offset of the block in upstream's block
+    std::size_t total = 0;  // size of upstream's block
     tag name{};
     place where{};
     device home{0};                 // of the event
-    std::optional<event> done;      // alive: the fences stand; pending: they are copied to seen
-    unsigned char* seen = nullptr;  // pinned: the zone in front, the zone behind
+    std::optional<event> done;      // live: fences written; pending: fences copied to `seen`
+    unsigned char* seen = nullptr;  // pinned: front zone, rear zone
     fence* next = nullptr;
 };
 
-/// Fences as they are, to where the host compares them: byte by byte, of some blocks at once.
+/// Kernel that copies the fences of some blocks to where the host compares them.
 struct copy_fences {
     static constexpr std::size_t most = 16;
 
@@ -73,16 +73,15 @@ struct copy_fences {
     }
 };
 
-/// The fences of one resource. What CUDA and the host have to give for a block is taken before upstream is asked.
+/// The fences of a resource. Host and CUDA resources for a block are allocated before upstream is called.
 ///
-/// A look is a kernel that writes fences of up to 16 blocks to pinned memory, in order of a stream, and a comparison on the
-/// host once it is over; of memory that the host can reach, and in a program that no nvcc has compiled, two copies a block.
-/// Threads: any.
+/// A check is a kernel that copies the fences of up to 16 blocks to pinned memory in stream order, and a comparison on the host after that;
+/// for host-accessible memory, and in programs not compiled by nvcc, two copies per block. Threads: any.
 class fence_keeper {
 public:
-    static constexpr unsigned char standing = 0xFD;  // in a fence
-    static constexpr unsigned char fresh = 0xCD;     // in a block that nobody has written to
-    static constexpr unsigned char stale = 0xDD;     // in what was given back
+    static constexpr unsigned char standing = 0xFD;  // in fences
+    static constexpr unsigned char fresh = 0xCD;     // in new blocks
+    static constexpr unsigned char stale = 0xDD;     // in freed blocks
 
     fence_keeper(fence_options wanted, bool is_for_host, place where);
     fence_keeper(fence_keeper const&) = delete;
@@ -91,7 +90,7 @@ public:
 
     [[nodiscard]] tracker& live() noexcept { return live_; }
 
-    /// Room for the fences of a block to come; given back at its end unless it was used.
+    /// Resources for the fences of a new block; returned unless kept.
     class [[nodiscard]] lease {
     public:
         lease(fence_keeper& of, fence& f) noexcept : of_{of}, fence_{&f} {}
@@ -107,31 +106,29 @@ public:
         fence* fence_;
     };
 
-    /// Measured out for a block. total is 0 when that is more than can be said. Throws: std::bad_alloc; out_of_memory,
-    /// cuda_error of pinned memory.
+    /// Lays out a block; total is 0 if it overflows. Throws: std::bad_alloc; out_of_memory, cuda_error of pinned memory.
     lease acquire(std::size_t bytes, std::size_t alignment, label const& who);
 
-    /// Puts up the fences in what upstream gave. Throws: cuda_error; nothing is enqueued any more then that is not over.
+    /// Writes the fences into upstream's block. Throws: cuda_error; its enqueued work has finished.
     void put_up(fence& f, call_order const& order, void* base);
 
-    /// Looks at the fences of a block that is no longer in live(), in order; what is found is told later, by collect. What
-    /// cannot be looked at is reported.
+    /// Enqueues the check of a freed block, already removed from live(); `collect` returns its damage later. Reports a failure.
     void take_down(fence& f, call_order const& order) noexcept;
 
-    /// Reports what is known by now of blocks that were given back.
+    /// Reports the known damage of freed blocks.
     void report_known() noexcept;
 
-    /// Looks at all that are alive, or at the one at p, after the work that is in s, and waits; and for all that were given
-    /// back. Throws: fence_broken; misuse when there is none at p; cuda_error, std::bad_alloc.
+    /// Checks all live blocks, or that at p, after the work enqueued on s, and all freed blocks; waits.
+    /// Throws: fence_broken; misuse if no block is at p; cuda_error, std::bad_alloc.
     void verify(stream_ref s, void const* p, place where);
 
 private:
     void look_at(fence const& f, stream_ref s) const;
-    // At some of the stream's device, as many as go together. Not before they stand: s may be another stream than those
-    // they were put up in.
+    // Enqueues the check of up to copy_fences::most blocks on the stream's device, each after its fences were written, perhaps by another
+    // stream.
     void look(std::span<fence const* const> some, stream_ref s) const;
 
-    /// The damage of blocks that were given back and whose look is over, or, if it waits, of all of them.
+    /// Returns the damage of freed blocks whose check has finished; if `waits`, of all.
     [[nodiscard]] std::vector<fence_damage> collect(bool waits);
     void add_damage(fence const& f, bool was_given_back, std::vector<fence_damage>& to) const;
     void throw_if_any(std::vector<fence_damage> found, place where) const;
@@ -163,14 +160,15 @@ private:
 
 namespace cuota::inline v0::detail {
 
-// act(s), or, as s is of another device and may not reach the block, act with a stream that can, in the midst of s.
+// Calls act(s). If s is of another device, from which the block may be inaccessible, calls act with a stream of the block's device, whose
+// work is ordered within s.
 template <class F>
 void at_home(fence const& f, stream_ref s, F act) {
     if (s.device() == f.home) return act(s);
     event const before{s};
     std::optional<event> after;
     {
-        device_scope const there{f.home};  // left before s is named again: it may be one that each device has
+        device_scope const there{f.home};  // left before s is used: it may be a handle that each device has
         stream_ref const own{cudaStreamPerThread};
         own.wait(before);
         try {
@@ -189,7 +187,7 @@ void at_home(fence const& f, stream_ref s, F act) {
     }
 }
 
-// f(s) with the stream of the order, or one that is waited for. When it throws, what it had enqueued is over.
+// Calls f with the order's stream, or with the per-thread stream and synchronizes it. If it throws, the enqueued work has finished.
 template <class F>
 void on_stream_of(call_order const& order, void const* at, F f) {
     std::optional<device_scope> here;
@@ -242,7 +240,7 @@ CUOTA_INLINE void fence_keeper::put_up(fence& f, call_order const& order, void* 
         if (wanted_.poison) rt::fill_bytes(f.at, fresh, f.bytes, s, f.where);
         f.home = s.device();
         f.done.emplace(s);
-        if (is_for_host_) s.synchronize();  // whoever writes to it on the host must come after
+        if (is_for_host_) s.synchronize();  // host code may write to it at once
     });
 }
 
@@ -349,7 +347,7 @@ CUOTA_INLINE std::vector<fence_damage> fence_keeper::collect(bool waits) {
             if (!first_pending_) last_pending_ = nullptr;
             f->next = std::exchange(free_, f);
         }
-    } catch (...) {  // what fails does so again; what was found is told but once
+    } catch (...) {  // a failure will recur, but damage is returned only once
         if (found.empty()) throw;
     }
     return found;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A resource for finding who writes beyond a block: fences around each, and bytes that show.
+/// Resource adaptor that detects out-of-bounds writes by fences (guard bytes) and poison.
 #pragma once
 
 #include <concepts>
@@ -58,7 +58,7 @@ public:
         void* const base = f.at - f.front;
         std::size_t const total = f.total;
         std::size_t const as_asked = f.alignment;
-        keeper_.take_down(f, order);  // not ours from here on
+        keeper_.take_down(f, order);  // `f` may be reused from here on
         order.give(upstream_, base, total, as_asked);
     }
 
@@ -66,7 +66,7 @@ public:
     [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
 
 private:
-    // A refusal tells of what was asked here, and what would fit with fences around.
+    // A refusal states the bytes requested here, and the size that would fit with fences.
     [[nodiscard]] void* take(call_order const& order, fence const& f, label const& who) {
         auto const as_asked = [&](refusal facts) {
             facts.asked = f.bytes;
@@ -91,31 +91,29 @@ private:
 
 }  // namespace detail
 
-/// Upstream's memory with a fence in front of each block and behind it, whose bytes nobody but this resource should
-/// write, and poison in blocks that are new or were given back. For finding mistakes: not for production.
+/// Resource adaptor that puts a fence (guard bytes, redzone) on each side of a block, and fills new and freed blocks with poison. For
+/// debugging only.
 ///
-/// A block's fences are looked at in stream order when it is given back, and when `verify` is called. What is found names
-/// the block by tag, place and size, the first damaged byte as an offset from the block (negative: in front; the size or
-/// more: behind), and the bytes that stand there. A write of the very byte that stands there (0xFD) is not seen, nor is one
-/// that goes beyond the fence.
-/// Poison is 0xCD in new blocks and 0xDD in those given back. With it, tools that know what was never written do not
-/// see it any more: switch it off for them. The fences are memory of Upstream: a budget below is charged for them.
-/// Shared state: copies are the same. A `resource`: its calls are those of the concept.
+/// Fences are checked in stream order when a block is freed, and by `verify`. A report names the block by tag, call site and size, with the
+/// first damaged byte as an offset from the block (negative: in front; at least the size: behind) and the bytes found. Writes of the
+/// fence's own value (0xFD) or beyond the fence are not detected. Poison is 0xCD in new blocks and 0xDD in freed ones; it hides
+/// uninitialized memory from tools that detect that: disable it for them. A budget below is charged for the fences. Models `resource`.
+/// Copies share the same state.
 ///
-/// A wrong size, a foreign pointer or a second release goes to the error sink as misuse that names the block, and changes
-/// nothing. What is alive when the last copy is gone is reported too.
+/// Invalid deallocations (wrong size, unknown pointer, double free) are reported to the error sink as misuse, naming the block, and change
+/// nothing; so are blocks that are live when the last copy is destroyed.
 ///
-/// Units:   bytes, as asked for; of Upstream is taken more, see Cost.
-/// Order:   that of Upstream. Memory that the host can reach is waited for when it is given out, for poison is written
-///          by its stream. A stream that is being captured is refused.
+/// Units:   bytes as requested; for Upstream's see Cost.
+/// Order:   that of Upstream. For host-accessible memory an allocation waits for its stream, which writes the poison. Capturing streams are
+///          refused.
 /// Threads: any, if Upstream allows it.
-/// Throws:  what Upstream throws; cuda_error; out_of_memory when there is too little pinned memory; misuse (an alignment
-///          that cannot be had, a captured stream, after close). Nothing is taken then. Any alignment that Upstream has.
-/// Damage of a block that was given back is known once its stream has come there. The next allocation after that tells the
-/// error sink, unless verify or close threw it before: an allocation never fails for it, a release never waits for it.
-/// Cost:    of an allocation three fills and an event, of a release a kernel or two copies, and a fill, without waiting (the `_sync`
-///          calls wait); per block twice the zone in pinned memory, and in Upstream twice the zone or, for an alignment
-///          above the zone, the alignment and the zone.
+/// Throws:  what Upstream throws; cuda_error; out_of_memory for pinned memory; misuse (an alignment that Upstream does not support, a
+///          capturing stream, after close). Nothing is allocated.
+///
+/// Damage of a freed block is known once its stream has executed the check. The next allocation reports it to the error sink, unless verify
+/// or close has thrown it: allocations never fail for it, deallocations never wait for it.
+/// Cost:    three fills and an event per allocation; a kernel or two copies, and a fill, per deallocation, without waiting (the `_sync`
+///          calls wait). Per block twice the zone in pinned memory; in Upstream the zone, plus the zone rounded up to the alignment.
 /// Example:
 ///     cuota::fenced memory{pool.resource(), {.name = "debug"}};
 ///     train_step(memory, stream);
@@ -123,33 +121,34 @@ private:
 template <resource Upstream = device_memory>
 class fenced : public detail::accounted<Upstream, detail::fenced_state<Upstream>> {
 public:
-    /// Over a new Upstream, with the options as they are.
+    /// Uses a default-constructed Upstream and default options.
     fenced() requires std::default_initializable<Upstream> : fenced{Upstream{}} {}
-    /// Throws: misuse for a zone of 0 bytes; std::bad_alloc.
-    // Of no other type: a fenced<any_resource> could be converted to its own upstream.
+    /// Throws: misuse if the zone is 0 bytes; std::bad_alloc.
+    // Accepts no other type: a fenced<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit fenced(U upstream, fence_options wanted = {}, place where = place::here())
         : fenced::accounted{
               shared<detail::fenced_state<Upstream>>::make(std::move(upstream), wanted, where)} {}
 
-    /// Looks at all live blocks after the work that was enqueued on s, and waits for it; and for those given back. What
-    /// other streams still do is not seen. Throws: fence_broken; cuda_error, std::bad_alloc. Damage of live blocks is told
-    /// again by the next look.
-    /// Cost: a kernel for 16 blocks, while nobody takes or gives; of memory that the host can reach two copies a block.
+    /// Checks all live blocks after the work enqueued on s, and all freed ones; waits. Unfinished writes on other streams are not detected.
+    /// Damage of live blocks is reported again by the next check.
+    /// Throws: fence_broken; cuda_error, std::bad_alloc.
+    /// Cost: a kernel per 16 blocks, or two copies per block of host-accessible memory; blocks allocations and deallocations meanwhile.
     void verify(stream_ref s, place where = place::here()) { keeper().verify(s, nullptr, where); }
-    /// Looks at one block, by its first byte. Throws: misuse when there is none; else as above.
+    /// Checks the block that begins at `block`, and all freed ones; null does nothing. Throws: misuse if no block begins there; else as
+    /// above.
     void verify(stream_ref s, void const* block, place where = place::here()) {
         if (block) keeper().verify(s, block, where);
     }
 
-    /// Ends the resource now: who asks it for memory later gets a misuse. Looks as verify does, at what s has done.
-    /// Throws: fence_broken; misuse that names what is still alive; it goes on then.
+    /// Checks as verify does, then closes the resource: later allocations throw misuse.
+    /// Throws: fence_broken; misuse that names the live blocks. The resource stays open.
     void close(stream_ref s = cudaStreamPerThread, place where = place::here()) {
         keeper().verify(s, nullptr, where);
         keeper().live().close(where);
     }
 
-    /// What it takes its memory from.
+    /// Returns the upstream resource.
     [[nodiscard]] Upstream const& upstream() const noexcept { return this->books().upstream(); }
 
 private:

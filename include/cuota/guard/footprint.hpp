@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a program will hold, added up before it runs, and the largest batch that a budget can give.
+/// Planned memory use of a program, and the largest batch that fits a budget.
 #pragma once
 
 #include <cstddef>
@@ -20,29 +20,28 @@
 
 namespace cuota::inline v0 {
 
-/// How many allocations of one size, in a plan: `copies(2)`. Example: tests/guard/footprint.cpp
+/// Number of equal allocations: `copies(2)`.
 struct copies {
-    explicit constexpr copies(std::size_t n) noexcept : count{n} {}  ///< 0: the part takes nothing
+    explicit constexpr copies(std::size_t n) noexcept : count{n} {}  ///< 0: the part uses no memory
     std::size_t count;                                               ///< allocations, not bytes
 };
 
-/// The largest batch whose plan fits, and its proof: `bytes` fit into `room`, `next_bytes` do not.
-/// Example: tests/guard/footprint.cpp
+/// The largest batch whose plan fits: bytes <= room < next_bytes.
 struct batch_fit {
-    std::size_t batch = 0;       ///< the largest that fits; 0: not one sample; `unlimited`: any number
-    std::size_t bytes = 0;       ///< what it takes; of the fixed part alone where no sample fits
-    std::size_t next_bytes = 0;  ///< what batch + 1 takes; `unlimited`: more than can be said, or no next
-    std::size_t room = 0;        ///< what could be taken at that moment
+    std::size_t batch = 0;       ///< largest that fits; 0: no sample fits; `unlimited`: any batch
+    std::size_t bytes = 0;       ///< for that batch; for the fixed part if no sample fits
+    std::size_t next_bytes = 0;  ///< for batch + 1; `unlimited`: overflows, or no next exists
+    std::size_t room = 0;        ///< bytes that were available
 
-    /// Nothing depends on the batch, and it fits.
+    /// Returns true if the plan fits and does not depend on the batch.
     [[nodiscard]] bool is_any() const noexcept { return batch == unlimited; }
-    /// False when the plan does not fit without a single sample.
+    /// Returns false if the plan does not fit even without samples.
     [[nodiscard]] bool fixed_part_fits() const noexcept { return bytes != unlimited && bytes <= room; }
-    /// "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB". Throws: std::bad_alloc.
+    /// Returns "a batch of 127 fits: 511.5 MiB of 512.0 MiB, and 128 would take 515.6 MiB". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
-/// A plan of allocations: named parts, some of a fixed size, some for each sample of a batch.
+/// A plan of allocations: named parts, of fixed size or per sample of a batch.
 ///
 ///     footprint plan;
 ///     plan.add<float>("weights", n).add<float>("adam", n, copies(2)).per_sample<float>("activations", 4096);
@@ -50,96 +49,93 @@ struct batch_fit {
 ///     std::size_t const batch = plan.largest_batch(budget).batch;
 ///     reservation const mine = plan.reserve(budget, batch);   // or budget.reserve(plan.bytes(batch), "plan")
 ///
-/// Every copy of a part is an allocation of its own, rounded up to the granule of the source that it will come from:
-/// the one that the plan was made for. For parts of several sources, make a plan of each and add it to the others.
-/// A pool takes segments, not parts: with the plan's bytes as its `initial` they all come from the first one.
+/// Each copy of a part is one allocation, rounded up to the granule of the resource that the plan is for; a plan for another resource can
+/// be added. A pool allocates segments, not parts: with the plan's bytes as its `initial`, all parts come from the first.
 ///
-/// Units:   bytes; a sum that is more than a std::size_t holds is `unlimited`, and fits nowhere.
-/// Threads: as a std::vector: questions from any, while nobody adds parts.
-/// Throws:  std::bad_alloc where parts are added or text is made; misuse for a granule that is none.
-/// Cost:    a sum over the parts; the largest batch some 64 of them.
+/// Units:   bytes; a sum that overflows std::size_t is `unlimited`, and never fits.
+/// Threads: as std::vector: any for const members, while no parts are added.
+/// Throws:  std::bad_alloc where parts are added or text is made; misuse for a granule that is not a power of two.
+/// Cost:    a sum over the parts; about 64 of them for the largest batch.
 /// Example: examples/one_budget.cpp
 class footprint {
 public:
-    /// One line of a plan: `copies` allocations of `count` elements; with `per_sample`, of so many for each sample.
-    /// Example: tests/guard/footprint.cpp
+    /// One part: `copies` allocations of `count` elements, or with `per_sample` of `count` elements per sample.
     struct part {
         tag name{};                     ///< for text and refusals
-        std::size_t count = 0;          ///< elements of one copy; with per_sample, of one sample
-        std::size_t unit_bytes = 1;     ///< of an element
-        std::size_t copies = 1;         ///< allocations
-        bool per_sample = false;        ///< else of the same size at every batch
-        std::size_t granule = 0;        ///< a power of two; 0: that of the plan that it is added to
-        char const* unit = "elements";  ///< for text; lives as long as the plan
-        place where{};                  ///< the call that added it
+        std::size_t count = 0;          ///< elements of one copy; with per_sample, per sample
+        std::size_t unit_bytes = 1;     ///< bytes of one element
+        std::size_t copies = 1;         ///< number of allocations
+        bool per_sample = false;        ///< false: independent of the batch
+        std::size_t granule = 0;        ///< a power of two; 0: that of the plan
+        char const* unit = "elements";  ///< for text; must outlive the plan
+        place where{};                  ///< call site
 
-        /// What it takes. Bytes; `unlimited`: more than can be said.
+        /// Returns the bytes of all copies; `unlimited` on overflow.
         [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept;
-        /// As bytes, without the rounding.
+        /// Like bytes, without rounding.
         [[nodiscard]] std::size_t asked(std::size_t batch) const noexcept { return total(batch, 1); }
-        /// Whether a larger batch makes it larger.
+        /// Returns whether the bytes depend on the batch.
         [[nodiscard]] bool grows() const noexcept;
 
     private:
         [[nodiscard]] std::size_t total(std::size_t batch, std::size_t rounding) const noexcept;
     };
 
-    /// Of parts that come straight from the device.
+    /// Makes a plan for memory allocated directly from the device.
     footprint() noexcept = default;
-    /// Of parts that come from this source.
+    /// Makes a plan for this resource's memory.
     explicit footprint(any_resource const& source) noexcept : granule_{source.granule()} {}
-    /// Of parts that are rounded up to a multiple of `granule`. Throws: misuse when that is no power of two.
+    /// Makes a plan whose parts are rounded up to multiples of `granule`. Throws: misuse if that is not a power of two.
     [[nodiscard]] static footprint with_granule(std::size_t granule, place where = place::here());
 
-    /// `times` allocations of `count` elements.
+    /// Adds `times` allocations of `count` elements.
     template <class T>
     footprint& add(tag name, std::size_t count, copies times = copies{1}, place where = place::here()) {
         return add({name, count, sizeof(T), times.count, false, 0, unit_name<T>(), where});
     }
-    /// `times` allocations of `count` elements for each sample of a batch: all samples of a batch in one allocation.
+    /// Adds `times` allocations of `count` elements per sample, each for all samples of the batch.
     template <class T>
     footprint& per_sample(tag name, std::size_t count, copies times = copies{1},
                           place where = place::here()) {
         return add({name, count, sizeof(T), times.count, true, 0, unit_name<T>(), where});
     }
-    /// Any part, for element sizes known when it runs. Throws: misuse for a granule that is no power of two.
+    /// Adds a part, for element sizes known at run time only. Throws: misuse if its granule is not a power of two.
     footprint& add(part p);
-    /// All parts of another plan, each with its own granule.
+    /// Adds another plan's parts, with their granules.
     footprint& add(footprint const& other);
 
-    /// In the order in which they were added, each with its granule. Until parts are added.
+    /// Returns the parts in the order of addition; valid until a part is added.
     [[nodiscard]] std::vector<part> const& parts() const noexcept { return parts_; }
-    /// Whether a larger batch takes more.
+    /// Returns whether the bytes depend on the batch.
     [[nodiscard]] bool grows() const noexcept;
 
-    /// What it takes at a batch; 0 samples leave the fixed parts. `unlimited`: more than can be said.
+    /// Returns the bytes at a batch size; at 0 those of the fixed parts. `unlimited` on overflow.
     [[nodiscard]] std::size_t bytes(std::size_t batch) const noexcept;
-    /// Whether the budget and all its ancestors have the room now, without what caches could give back.
+    /// Returns whether the budget and all its ancestors have the bytes available now, without reclaiming.
     [[nodiscard]] bool fits(budget const& b, std::size_t batch) const noexcept;
 
-    /// Throws budget_exceeded, with the parts and the largest batch that fits as its cause, when `fits` is false.
-    /// Charges nothing and asks no cache: what it found may be gone when the plan runs. `reserve` holds it.
+    /// Throws budget_exceeded unless it `fits`; the cause states the parts and the largest batch that fits. Charges and reclaims nothing:
+    /// only `reserve` guarantees the bytes.
     void check(budget const& b, std::size_t batch, place where = place::here()) const;
 
-    /// Takes the plan's bytes of the budget; caches are asked for what is missing, as for any charge.
-    /// Throws: budget_exceeded; nothing is charged then.
+    /// Reserves the plan's bytes; like any charge, may make caches release memory. Throws: budget_exceeded; nothing is charged.
     [[nodiscard]] reservation reserve(budget b, std::size_t batch, place where = place::here()) const;
 
-    /// The same for a plan that does not depend on the batch. Throws: misuse when it does.
+    /// Like bytes(batch), for a plan that does not depend on the batch. Throws: misuse if it does.
     [[nodiscard]] std::size_t bytes(place where = place::here()) const { return bytes(no_batch(where)); }
-    /// Likewise: whether the room is there now.
+    /// Like fits(b, batch). Throws: misuse if the plan depends on the batch.
     [[nodiscard]] bool fits(budget const& b, place where = place::here()) const;
-    /// Likewise. Throws: budget_exceeded; misuse when it depends on the batch.
+    /// Like check(b, batch). Throws: budget_exceeded; misuse if the plan depends on the batch.
     void check(budget const& b, place where = place::here()) const { check(b, no_batch(where), where); }
-    /// Likewise. Throws: budget_exceeded, and nothing is charged; misuse when it depends on the batch.
+    /// Like reserve(b, batch). Throws: budget_exceeded, misuse if the plan depends on the batch; nothing is charged.
     [[nodiscard]] reservation reserve(budget b, place where = place::here()) const;
 
-    /// The largest batch that the budget and all its ancestors have room for now.
+    /// Returns the largest batch that the budget and all its ancestors have available now.
     [[nodiscard]] batch_fit largest_batch(budget const& b) const noexcept;
-    /// The largest batch that fits into `room` bytes.
+    /// Returns the largest batch that fits into `room` bytes.
     [[nodiscard]] batch_fit largest_batch_in(std::size_t room) const noexcept;
 
-    /// The parts on one screen, the largest first, each with its bytes and its share. Throws: std::bad_alloc.
+    /// Returns the largest parts, with bytes and shares, on one screen. Throws: std::bad_alloc.
     [[nodiscard]] std::string text(std::size_t batch) const;
 
 private:
@@ -153,9 +149,9 @@ private:
         return total.value_or(unlimited);
     }
     [[nodiscard]] std::size_t no_batch(place where) const;
-    // What every sum of parts is a multiple of: room rounded down to it holds as much.
+    // Every sum of parts is a multiple of it, so room may be rounded down to it.
     [[nodiscard]] std::size_t smallest_granule() const noexcept;
-    // The `most` largest, the largest first; of equal ones the earlier.
+    // Returns the `most` largest, in descending order; equal ones in the order of addition.
     [[nodiscard]] std::vector<part> largest(std::size_t most, std::size_t batch) const;
     [[nodiscard]] std::string cause(std::size_t batch, batch_fit const& fit) const;
 
@@ -238,7 +234,7 @@ CUOTA_INLINE bool footprint::fits(budget const& b, std::size_t batch) const noex
 
 CUOTA_INLINE reservation footprint::reserve(budget b, std::size_t batch, place where) const {
     std::size_t const cost = bytes(batch);
-    if (cost == unlimited) check(b, batch, where);  // a budget without a limit would count it
+    if (cost == unlimited) check(b, batch, where);  // `unlimited` would accept it
     return b.reserve(cost, "plan", where);
 }
 
@@ -255,7 +251,7 @@ CUOTA_INLINE batch_fit footprint::largest_batch(budget const& b) const noexcept 
 CUOTA_INLINE batch_fit footprint::largest_batch_in(std::size_t room) const noexcept {
     if (!fits_in(room, bytes(0))) return {0, bytes(0), bytes(1), room};
     if (!grows()) return {unlimited, bytes(0), unlimited, room};
-    // More samples never take less, and no room holds `unlimited` of them: each is a byte at least.
+    // bytes() is monotonic, and `unlimited` samples of one byte or more never fit.
     std::size_t fitting = 0;
     std::size_t too_large = unlimited;
     while (too_large - fitting > 1) {
@@ -359,7 +355,7 @@ CUOTA_INLINE std::string footprint::text(std::size_t batch) const {
     return text + detail::rest_text("\n  and ", parts_.size() - shown.size());
 }
 
-// A line of a refusal, which has some 98 columns.
+// A line of a refusal has about 98 columns.
 CUOTA_INLINE std::string footprint::cause(std::size_t batch, batch_fit const& fit) const {
     std::vector<part> const shown = largest(2, batch);
     std::string text;
@@ -381,8 +377,8 @@ CUOTA_INLINE void footprint::check(budget const& b, std::size_t batch, place whe
     std::size_t const asked = sum([&](part const& p) { return p.asked(batch); });
     refusal r = detail::facts_of(budget_access::node(b), cost,
                                  {asked, smallest_granule(), label{"plan", where}, std::nullopt});
-    r.reclaimers.reset();                               // nobody was asked
-    if (cost != unlimited && r.missing() == 0) return;  // room was made meanwhile
+    r.reclaimers.reset();                               // no holder was asked
+    if (cost != unlimited && r.missing() == 0) return;  // memory was released meanwhile
     std::size_t room = unlimited;
     for (budget_facts const& at : r.budgets) room = std::min(room, at.free());
     r.cause = cause(batch, largest_batch_in(room));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How fast a number of bytes grows, and when that will be too many.
+/// Growth rate of held bytes, and the time until they reach a limit.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// The rate at which what is held grows: its changes, averaged twice, each time with weights that halve in a half-life.
+/// Growth rate of held bytes: their changes, smoothed by two exponential averages in series, of the same half-life.
 ///
-/// Twice, because of what a program takes and gives back at every step: averaged once, that looks like growth at each
-/// peak; averaged twice, a change counts nothing at its instant and most 1.4 half-lives later. Of steady growth half
-/// is seen after 2.4 half-lives, nine tenths after 5.6.
-/// Cost: none while time stands still, else one power of two.
+/// One average would show growth at each peak of a program that allocates and frees in every step. With two, a change counts nothing at
+/// first and most after 1.4 half-lives; half of a steady growth is seen after 2.4 half-lives, nine tenths after 5.6. Cost: one power of
+/// two, if time has advanced.
 class growth {
 public:
     using seconds = std::chrono::duration<double>;
@@ -26,25 +25,24 @@ public:
 
     explicit growth(seconds half_life) noexcept : half_life_{half_life} {}
 
-    /// From now on `bytes` are held. The first time tells where it starts; times do not go back.
+    /// Records that `bytes` are held from now on; the first call sets the start. Times must not decrease.
     void see(std::size_t bytes, time_point now) noexcept;
 
-    /// As of what was seen last. Bytes per second; negative while it shrinks.
+    /// Returns bytes per second as of the last see(); negative while shrinking.
     [[nodiscard]] double per_second() const noexcept { return rate_; }
 
-    /// How long until `limit` bytes are held if it goes on so; nothing when it grows by less than a byte a second, or
-    /// there is no limit.
+    /// Returns the time until `limit` bytes are held at this rate; empty if that is below a byte per second, or the limit is `unlimited`.
     [[nodiscard]] std::optional<seconds> time_to(std::size_t limit) const noexcept;
 
 private:
-    // Between two changes: what was fresh passes into the rate, and both fade.
+    // Advances the time between two changes: moves fresh_ into rate_, and decays both.
     void age(seconds passed) noexcept;
 
     seconds half_life_;
-    bool has_begun_ = false;  // no optional: g++ 12 takes its value for one that may not be there
+    bool has_begun_ = false;  // not optional, which g++ 12 reports as maybe uninitialized
     time_point seen_{};
     std::size_t held_ = 0;
-    double fresh_ = 0;  // bytes that the rate does not know of in full
+    double fresh_ = 0;  // bytes not fully in the rate yet
     double rate_ = 0;
 };
 
@@ -75,8 +73,7 @@ CUOTA_INLINE auto growth::time_to(std::size_t limit) const noexcept -> std::opti
 CUOTA_INLINE void growth::age(seconds passed) noexcept {
     constexpr double ln_2 = 0.6931471805599453;
     double const pace = ln_2 / half_life_.count();
-    double const left =
-        __builtin_exp2(-(passed / half_life_));  // <cmath> is much to include for one function
+    double const left = __builtin_exp2(-(passed / half_life_));  // <cmath> would be expensive to include
     rate_ = left * (rate_ + pace * pace * passed.count() * fresh_);
     fresh_ *= left;
 }

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The account behind a budget: exact, in a tree, and mostly without a lock. What it counts, and why that is exact, tells
-/// ledger_node.hpp.
+/// The account behind a budget: exact, hierarchical, mostly lock-free. For its counters and invariants see ledger_node.hpp.
 #pragma once
 
 #include <array>
@@ -20,45 +19,45 @@
 
 namespace cuota::inline v0::detail {
 
-/// One node, with a stock for each thread that charges it. A charge is made here and at every ancestor.
+/// A node, with one stock (stock.hpp) for each thread that charges it. A charge is made here and at every ancestor.
 class ledger final : public ledger_node {
 public:
     ledger(std::string name, std::size_t limit, shared<ledger> parent)
         : ledger{std::move(name), limit, std::move(parent), false} {}
     ~ledger();
 
-    /// A node whose limit, 0 at first, is what its parent is charged for it.
+    /// Makes the node of a reservation: its limit, 0 at first, is charged to its parent.
     [[nodiscard]] static shared<ledger> prepaid(std::string name, shared<ledger> parent);
     [[nodiscard]] shared<ledger> const& parent() const noexcept { return parent_; }
 
-    /// Charges this node and its ancestors, or none of them. Exact under any number of threads: no node is over its
-    /// limit for an instant, and false means that at one instant since the call the bytes did not fit.
-    /// Cost: a few loads and stores if this thread gave back as much here before; else the tree's lock.
+    /// Charges this node and its ancestors, or none. No node ever exceeds its limit; false means that at one instant since the call the
+    /// bytes did not fit.
+    /// Cost: a few loads and stores if this thread has refunded at least `bytes` here before; otherwise the tree's lock.
     [[nodiscard]] bool try_charge(std::size_t bytes) noexcept;
 
-    /// Charges what this thread holds ready; false says nothing about whether it fits. Without a lock.
+    /// Charges to this thread's stock, without a lock. False does not imply that the bytes do not fit.
     [[nodiscard]] bool try_charge_alone(std::size_t bytes) noexcept;
 
-    /// As try_charge, always by the tree's lock; says who refused.
+    /// Like try_charge, but always takes the tree's lock, and returns the node that refused.
     [[nodiscard]] outcome charge_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
 
-    /// As charge_or_say, for memory that has not come yet: it counts for every limit, and for no peak. What was charged has
-    /// to be settled by `arrived`, or by `did_not_come`, which refunds it.
+    /// Like charge_or_say, for memory not allocated yet: counts for limits, not for peaks. Must be completed by `arrived` or
+    /// `did_not_come`.
     [[nodiscard]] outcome charge_coming_or_say(std::size_t bytes, label const* who = nullptr) noexcept;
-    /// The same; false when it did not fit.
+    /// Like charge_coming_or_say; false if it does not fit.
     [[nodiscard]] bool try_charge_coming(std::size_t bytes) noexcept;
-    /// The memory was allocated: its bytes count for peaks from now on. Any thread may call it, once for each charge.
+    /// The memory was allocated: its bytes count for peaks from now on. Any thread may call it, once per charge.
     void arrived(std::size_t bytes) noexcept;
     /// The memory was not allocated: refunds its bytes.
     void did_not_come(std::size_t bytes) noexcept;
 
-    /// False when more would be given back than was charged here and is still held: then nothing changed.
+    /// Refunds bytes. Returns false, and changes nothing, if fewer are charged to this node itself.
     [[nodiscard]] bool try_refund(std::size_t bytes) noexcept;
 
 private:
-    static constexpr std::size_t stocks = 16;  // threads beyond that many share, and mostly go by the lock
+    static constexpr std::size_t stocks = 16;  // further threads share, and mostly use the lock
 
-    // How a charge will be made: `need` more bytes from the tree, into a stock or not.
+    // A charge takes `need` more bytes from the tree, through the stock `from` unless null.
     struct plan {
         stock* from;
         std::size_t need;
@@ -68,9 +67,8 @@ private:
 
     [[nodiscard]] stock& stock_of(thread_record const& who) noexcept { return stocks_[who.index % stocks]; }
 
-    // Without the lock: true when it certainly does not fit, even if all others had their stocks empty. Proved by
-    // figures of one instant, which is when nobody has changed any meanwhile. The node that refused last is looked at
-    // first, so that it costs the same at any depth; and inlined, as a success is.
+    // Lock-free: true if the bytes certainly do not fit, even with all other stocks empty. An unchanged version proves that all figures are
+    // of one instant. Checks the last refuser first, so that the cost does not depend on the depth; inlined, as the success path is.
     [[nodiscard, gnu::always_inline]] inline bool will_not_fit(std::size_t bytes, stock const* mine,
                                                                thread_record const* me) noexcept {
         ledger_tree const& tree = *tree_;
@@ -100,7 +98,7 @@ private:
 
     [[gnu::noinline]] bool refund_by_lock(std::size_t bytes, thread_record* me) noexcept {
         if (is_of_parent()) [[unlikely]]
-            return true;  // the parent made the charge
+            return true;  // the parent process made the charge
         ledger_change const change{*tree_};
         stock* const mine = me && stock_of(*me).is_of(*me) ? &stock_of(*me) : nullptr;
         std::size_t const used = mine ? mine->used() : 0;
@@ -115,12 +113,12 @@ private:
         return true;
     }
 
-    // The stock of a thread, if it has one or may have one, and that may be granted `more` bytes; else null.
+    // Returns the thread's stock if it has or may have one that may be granted `more` bytes; else null.
     [[nodiscard]] stock* open_stock(std::size_t more, thread_record* me) noexcept;
     [[nodiscard]] plan plan_for(std::size_t bytes, thread_record* me) noexcept;
 
     shared<ledger> const parent_;
-    published<ledger_node const*> tightest_ = this;  // refused last, of this and its ancestors: a hint
+    published<ledger_node const*> tightest_ = this;  // hint: the last refuser among this and its ancestors
     std::array<stock, stocks> stocks_;
 };
 
@@ -136,7 +134,7 @@ CUOTA_INLINE ledger::~ledger() {
         collect([this](stock& s) { return s.node() == this; }, this_thread_record());
         leave_tree();
     }
-    // Nobody can refund it any more, and the memory is perhaps still there: so its parent keeps the charge.
+    // The memory may still be allocated, and can no longer be refunded: the parent keeps the charge.
     if (parent_ && own_ != 0)
         report_failure_of([this] {
             throw_misuse(
@@ -199,7 +197,7 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
     for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
     raise_peaks(nullptr, nullptr);
-    // Treats it from here on as a charge by this thread, whose refund puts the bytes into its stock.
+    // From here on this is a charge by this thread, whose refund refills its stock.
     stock* const mine = bytes <= own_ ? open_stock(bytes, this_thread()) : nullptr;
     if (!mine) return;
     own_ -= bytes;
@@ -209,14 +207,13 @@ CUOTA_INLINE void ledger::arrived(std::size_t bytes) noexcept {
 
 CUOTA_INLINE void ledger::did_not_come(std::size_t bytes) noexcept {
     ledger_change const change{*tree_};
-    // Other charges may have been refunded here after they were made from stocks, so this sum may be less.
+    // own_ may be smaller, since it also pays refunds of charges met from stocks: adds the stocks' used bytes.
     if (bytes > own_) collect([this](stock& s) { return s.node() == this; }, this_thread());
-    std::size_t const left =
-        std::min(bytes, own_);  // less where the program refunded more than it had charged
+    std::size_t const left = std::min(bytes, own_);  // less if the program refunded more than it charged
     own_ -= left;
     for (ledger_node* node = this; node; node = node->next()) node->coming_ -= bytes;
     drop(left);
-    // Then bytes of other charges were counted as not allocated yet.
+    // coming_ had included bytes of other charges, which count for peaks.
     if (left != bytes) raise_peaks(nullptr, nullptr);
 }
 

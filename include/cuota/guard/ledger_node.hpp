@@ -1,13 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One node of a tree of budgets: what it counts, and what follows from that, all under the tree's lock.
+/// One node of a tree of budgets. Counters and invariants, under the tree's lock:
 ///
-/// Of every node the tree knows what is *taken*: what is held there and below, and what stocks (see stock.hpp) hold
-/// ready. So held <= taken, and taken is never over the limit, nor over the most that was ever held: with that, no stock
-/// can pass a limit or a peak, and both are exact although nobody tells them of each charge. Who needs bytes that idle in
-/// the stocks of others calls those in, and knows then exactly what is held. What is charged for memory that has not come
-/// yet is taken, and no part of a peak until it has come: a source may refuse it.
+///     held    = bytes charged at this node and below
+///     taken   = held + bytes granted to stocks (stock.hpp) here and below, but not used
+///     coming  = part of taken for memory not allocated yet, which its upstream may still refuse
+///     arrived = taken - coming
+///     held <= taken <= limit (unless an outer limit has fallen);  a grant never raises arrived above the peak of held
+///
+/// So charges met from a stock neither exceed a limit nor set a peak: both are exact although such charges do not touch the node. A thread
+/// that needs bytes idle in other threads' stocks revokes these; held is then known exactly.
 #pragma once
 
 #include <atomic>
@@ -29,57 +32,56 @@
 
 namespace cuota::inline v0::detail {
 
-/// What a ledger is to the others of its tree, and to those who ask. A prepaid node's limit was charged to its parent
-/// before.
+/// Counters of a ledger, and its interface to the tree. A prepaid node is a reservation's: its limit is charged to its parent.
 class ledger_node : public ref_counted {
 public:
-    /// What a charge met: the node that cannot take it and how much it lacks; no node when it was charged.
+    /// The node that refused a charge and its shortfall; null if charged.
     struct outcome {
         ledger_node* refuser = nullptr;
         std::size_t missing = 0;
     };
 
-    /// Who holds bytes, and of which node. The node is alive while the tree's lock, or he, is held.
+    /// A holder and its node, which is valid while the tree's lock is held or `who` exists.
     struct stake {
         ledger_node const* at;
         shared<stakeholder> who;
     };
 
-    /// What `bytes` more, limit() at most, lack here, with what threads hold ready called in.
+    /// Returns the shortfall for `bytes` <= limit(), after revoking the stocks here and below.
     [[nodiscard]] std::size_t missing_for(std::size_t bytes) noexcept;
-    /// Total bytes that refunds and higher limits have added to the room of this node so far. Calls in the stocks of all threads first.
-    /// Never decreases: charges do not reduce it.
+    /// Returns the total bytes by which refunds and higher limits have increased this node's room so far, after revoking the stocks here
+    /// and below. Never decreases: charges do not reduce it.
     [[nodiscard]] std::size_t room_made() noexcept;
 
-    /// Asks the outer limit, if there is one, when its last answer is too old. Outside the lock.
+    /// Queries the outer limit, if any, when its value has expired. Call without the lock.
     void look_if_stale() noexcept;
-    /// Asks it again before a refusal. True when that may have changed something.
+    /// Queries it before a refusal by the root. Returns true if the limit has risen.
     [[nodiscard]] bool look_again(outcome const& met) noexcept;
-    /// For an outer limit: a new limit, which may be under what is held; then nothing more is charged.
+    /// Sets the limit, for an outer limit; returns true if it has risen. While it is below the held bytes, nothing can be charged.
     bool set_limit(std::size_t bytes) noexcept;
     void set_outer_limit(sole<outer_limit> outer) noexcept { tree_->outer = std::move(outer); }
     [[nodiscard]] outer_limit* outer() const noexcept { return tree_->outer.get(); }
 
-    /// Charges the parent of a prepaid node and makes the bytes spendable here.
+    /// Charges the parent of a prepaid node and raises this limit.
     [[nodiscard]] outcome fund(std::size_t bytes, label const* who = nullptr) noexcept;
-    /// Gives back bytes of a prepaid node that nobody uses. False when there are not as many: nothing changed.
+    /// Returns unused bytes of a prepaid node. Returns false, and changes nothing, if fewer are unused.
     [[nodiscard]] bool try_unfund(std::size_t bytes) noexcept;
-    /// A prepaid node gives back what nobody uses, now, and from now on what is refunded.
+    /// Ends a prepaid node: returns its unused bytes now, and later each refund.
     void settle() noexcept;
 
     [[nodiscard]] std::string const& name() const noexcept { return name_; }
     [[nodiscard]] ledger_node* above() const noexcept { return above_; }  ///< its parent; null for a root
     [[nodiscard]] std::size_t limit() const noexcept { return limit_; }
-    /// What was charged to this node itself and not refunded. Bytes.
+    /// Returns the bytes charged to this node itself and not refunded.
     [[nodiscard]] std::size_t charged_here() const noexcept;
-    /// Exact while no other thread charges; else each thread's part is of its own moment.
+    /// Exact while no other thread charges; otherwise their parts are read at different moments.
     [[nodiscard]] budget_facts now() const;
-    /// The most that can be charged here at this moment, by every node up to the root.
+    /// Returns the bytes available here and at every node up to the root.
     [[nodiscard]] std::size_t room() const noexcept;
     void reset_peak() noexcept;
 
-    /// Calls `see(node, its facts)` from here up to the root, all of one instant; returns the node that would refuse
-    /// `bytes` then, if any.
+    /// Calls `see(node, facts)` from here up to the root, with facts of one instant. Returns the node that would have refused `bytes`, if
+    /// any.
     template <class See>
     [[nodiscard]] ledger_node* look_up(std::size_t bytes, See see) {
         ledger_change const change{*tree_};
@@ -92,22 +94,21 @@ public:
         return refuser;
     }
 
-    /// Those who hold bytes that `concerns(node)`.
+    /// Returns the holders of nodes for which `concerns(node)`.
     template <class Concerns>
     [[nodiscard]] dynamic_array<stake> stakeholders(Concerns concerns) const;
     void join(stakeholder& s);
     void leave(stakeholder& s) noexcept;
 
-    /// From now on `o` is told of each change here, and first of what is. No stock is open below: all changes go by
-    /// the lock, and what is taken is what is held.
+    /// Notifies `o` now and of each later change here. No stock is open below meanwhile: all changes take the lock, and taken == held.
     void join(onlooker& o);
     void leave(onlooker& o) noexcept;
 
-    /// From now on `o` is told of what happens here and below. This node must live until it leaves.
+    /// Notifies `o` of events here and below. This node must live until it leaves.
     void join(shared<budget_observer> o);
-    /// What it is being told of on another thread may come after this.
+    /// A notification in progress on another thread may arrive afterwards.
     void leave(budget_observer const& o) noexcept;
-    /// tell(observer) for all who are told of this node.
+    /// Calls tell(observer) for all observers of this node.
     template <class Tell>
     void tell_observers(Tell tell) const noexcept {
         if (is_of_parent()) return;
@@ -120,7 +121,7 @@ public:
         for (auto const& o : told) tell(*o);
     }
 
-    /// see(node, its facts) for this node and all below it, parents first, all of one instant.
+    /// Calls see(node, facts) for this node and all below, parents first, with facts of one instant.
     template <class See>
     void look_down(See see) {
         ledger_change const change{*tree_};
@@ -128,33 +129,33 @@ public:
         for (ledger_node const* node : tree_->nodes)
             if (node->is_under(*this)) see(*node, node->facts_with(node->held()));
     }
-    /// No other node of the program has or had it.
+    /// Unique among all nodes of the process, past and present.
     [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
-    /// Throws misuse in a library that does not share the state of the one that made the tree.
+    /// Throws misuse in a library that does not share the process state of the tree's library.
     void refuse_other_state(place where) const {
         if (tree_->state != process_state()) [[unlikely]]
             detail::refuse_other_state(tree_->state, ("budget " + name_).c_str(), where);
     }
 
-    /// Keeps the refusal here and at every ancestor, until the next one.
+    /// Stores the refusal here and at every ancestor.
     void remember(budget_exceeded const& refused);
     [[nodiscard]] std::optional<budget_exceeded> last_refusal() const;
 
     [[nodiscard]] bool is_under(ledger_node const& ancestor) const noexcept;
-    /// As is_under, but what is refunded under a prepaid node stays there.
+    /// Like is_under, but refunds below a prepaid node stay in it.
     [[nodiscard]] bool refunds_to(ledger_node const& ancestor) const noexcept;
 
-    /// True when what is refunded here is room there: what is under a prepaid node stays there, until that has ended;
-    /// then it goes on to its parent. Under the tree's lock, as in stakeholders(concerns).
+    /// Returns true if a refund here increases the room of `ancestor`. Refunds below a prepaid node stay in it; after it has ended they go
+    /// to its parent. Requires the tree's lock, as in stakeholders(concerns).
     [[nodiscard]] bool makes_room_in(ledger_node const& ancestor) const noexcept;
 
 protected:
-    /// `above` lives as long as this does.
+    /// `above` must outlive this node.
     ledger_node(std::string name, std::size_t limit, ledger_node* above, bool is_prepaid);
     ~ledger_node() = default;
 
-    /// Under the tree's lock, while what is above still is.
+    /// Requires the tree's lock; the ancestors must still exist.
     void leave_tree() noexcept {
         tree_->nodes.erase_if([this](ledger_node const* node) { return node == this; });
     }
@@ -164,28 +165,29 @@ private:
 
     [[nodiscard]] ledger_node* next() const noexcept { return prepaid_ ? nullptr : above_; }
 
-    // Of figures that may not belong together: then the answer means nothing. Where no limit is below what is held.
+    // Reads without the lock: valid only if the version has not changed. Requires held <= limit at every node.
     [[nodiscard]] bool surely_lacks(std::size_t need, std::size_t granted) const noexcept;
 
-    // All of these under the tree's lock.
+    // All below require the tree's lock.
 
     [[nodiscard]] budget_facts facts_with(std::size_t held) const;
     [[nodiscard]] std::size_t room_here() const noexcept;
     [[nodiscard]] std::size_t free() const noexcept { return limit_ - std::min<std::size_t>(limit_, held()); }
     [[nodiscard]] std::size_t held() const noexcept;
-    // taken_ less coming_. A program that refunds bytes that it never charged may have refunded some that are not allocated yet.
+    // Clamped: a program that refunds bytes never charged may have refunded bytes not allocated yet.
     [[nodiscard]] std::size_t arrived() const noexcept {
         return taken_ - std::min<std::size_t>(taken_, coming_);
     }
     [[nodiscard]] ledger_node& root() noexcept { return above_ ? above_->root() : *this; }
     [[nodiscard]] ledger_node& top() noexcept;
-    // False where each charge is somebody's business: who looks on, or whom a settled node gives back to.
+    // Returns whether stocks may be granted: not under an onlooker, which must see every charge, nor under an ended reservation, which
+    // returns each refund.
     [[nodiscard]] bool may_lend() const noexcept;
 
-    // The first node that cannot take the bytes, not even with what is called in from stocks other than `mine`.
+    // Returns the first node at which the bytes do not fit even with all stocks but `mine` revoked.
     [[nodiscard]] ledger_node* refuser_of(std::size_t need, stock const* mine) noexcept;
 
-    // After it no stock has bytes idle that would make a new peak: taken is what is held, at every node that has one.
+    // Charges up to the top. Where that sets a peak, other stocks are revoked first, so that taken == held.
     void take(std::size_t need, stock const* mine, label const* who = nullptr) noexcept;
     void raise_peaks(stock const* mine, label const* who) noexcept;
     void drop(std::size_t bytes) noexcept;
@@ -196,7 +198,7 @@ private:
 
     void collect_under(ledger_node const& node, stock const* but) noexcept;
 
-    // Closes the open stocks that `chosen`; what they hold ready is given back, what is used belongs to their node.
+    // Closes the open stocks that are `chosen`: releases their idle bytes, moves their used bytes to own_.
     template <class Chosen>
     void collect(Chosen chosen, thread_record const* me) noexcept {
         stock* closed = nullptr;
@@ -228,12 +230,12 @@ private:
     std::string const name_;
     std::uint64_t const id_ = next_id();
     figure limit_;
-    figure taken_;          // held here and below, or idle in a stock here or below
-    figure lent_;           // granted to stocks here and below: all that may change without the lock
-    std::size_t own_ = 0;   // held by charges to this node, less what stocks count as used
-    std::size_t peak_ = 0;  // the most that was held at an instant
+    figure taken_;          // held here and below, or idle in stocks there
+    figure lent_;           // granted to stocks here and below: may change without the lock
+    std::size_t own_ = 0;   // charged to this node itself, without bytes used in stocks
+    std::size_t peak_ = 0;  // the most bytes held at one instant, without coming_
     std::size_t room_made_ = 0;
-    std::size_t coming_ = 0;  // the part of taken_ for memory not allocated yet
+    std::size_t coming_ = 0;  // part of taken_ for memory not allocated yet
     bool const prepaid_;
     bool settled_ = false;
     onlooker* onlookers_ = nullptr;
@@ -372,7 +374,7 @@ CUOTA_INLINE void ledger_node::join(shared<budget_observer> o) {
 
 CUOTA_INLINE void ledger_node::leave(budget_observer const& o) noexcept {
     if (is_of_parent()) return;
-    shared<budget_observer> last;  // must not go under the lock
+    shared<budget_observer> last;  // destroyed after the lock is released
     region_lock const lock{tree_->guard};
     auto* const at = tree_->observers.find_if(
         [&](auto const& entry) { return entry.first == this && entry.second.get() == &o; });
@@ -386,7 +388,7 @@ CUOTA_INLINE void ledger_node::remember(budget_exceeded const& refused) {
     keep_loaded(refused.facts().request.where.file);
     for (ledger_node* node = this; node; node = node->above_) {
         refusal_access::state before =
-            refusal_access::of(refused);  // the last owner must not go under the lock
+            refusal_access::of(refused);  // destroyed after the lock is released, perhaps as last owner
         region_lock const lock{tree_->guard};
         std::swap(node->last_refusal_, before);
     }

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the nodes of one tree of budgets share: a lock, a version that tells readers without it of changes, and who
-/// is concerned. For guard/ledger_node.hpp.
+/// State shared by the nodes of a tree of budgets: lock, version for lock-free readers (a seqlock), holders, observers.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +21,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A number written under the tree's lock between two steps of its version, and read by anybody who checks that.
+/// A number written under the tree's lock between two steps of its version, which lock-free readers must validate.
 class figure {
 public:
     explicit figure(std::size_t n = 0) noexcept : n_{n} {}
@@ -35,37 +34,36 @@ private:
     published<std::size_t> n_;
 };
 
-/// Somebody else who limits what the root of a tree may hold: a driver, who has other programs to serve.
+/// External limit on a tree's root: a driver, which also serves other programs.
 class outer_limit {
 public:
     virtual ~outer_limit() = default;
 
-    /// Asks, and sets the limit of `root` by the answer. True when it is higher than before.
+    /// Queries it and sets the limit of `root`. Returns true if that has risen.
     virtual bool look(ledger_node& root) noexcept = 0;
-    /// True when the last answer is too old to go by.
+    /// Returns whether the last value has expired.
     [[nodiscard]] virtual bool is_stale() const noexcept = 0;
-    /// What a thread may hold ready of a node without looking. Bytes.
+    /// Returns the most bytes that a stock may hold without a query.
     [[nodiscard]] virtual std::size_t most_in_stock() const noexcept = 0;
 };
 
-/// What the nodes of one tree share.
 struct ledger_tree final : ref_counted {
     mutex guard;
     published_version version;
-    stock* open = nullptr;  // all that are open, of all nodes
-    // Each leaves before it is destroyed.
+    stock* open = nullptr;  // open stocks of all nodes
+    // Holders are removed before they are destroyed.
     dynamic_array<std::pair<ledger_node const*, stakeholder*>> stakeholders;
-    dynamic_array<ledger_node const*> nodes;  // all, each after its parent
+    dynamic_array<ledger_node const*> nodes;  // all nodes, each after its parent
     dynamic_array<std::pair<ledger_node const*, shared<budget_observer>>> observers;
     sole<outer_limit> outer;  // set before a second node is made
-    onlooker* due = nullptr;  // those to be notified when the lock has been released
+    onlooker* due = nullptr;  // notified when the lock has been released
     void const* const state = process_state();
 };
 
-/// The tree's lock, held to change figures. Who looks on is called when it ends: it must be what ends last.
+/// Holds the tree's lock while figures change. Notifies onlookers after unlocking, so its destructor must run last.
 class [[nodiscard]] ledger_change {
 public:
-    /// Throws: misuse in a child of the process that made the tree; functions that are noexcept ask is_of_parent() before.
+    /// Throws: misuse in a forked child; noexcept functions check is_of_parent() first.
     explicit ledger_change(ledger_tree& tree);
     ledger_change(ledger_change const&) = delete;
     ledger_change& operator=(ledger_change const&) = delete;
@@ -100,7 +98,7 @@ CUOTA_INLINE ledger_change::~ledger_change() {
     tree_.guard.unlock();
     locked_region::leave();
     if (due) [[unlikely]]
-        deliver(due);  // the tree may be gone after it
+        deliver(due);  // may destroy the tree
 }
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Blocks that are alive, by their first byte, and those that went last.
+/// Table of live blocks by address, with the last removed ones.
 #pragma once
 
 #include <cstddef>
@@ -15,33 +15,33 @@
 
 namespace cuota::inline v0::detail {
 
-/// What is known of a block: a line of cache.
+/// A record, of one cache line.
 struct alignas(64) live_record {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
-    void* at = nullptr;  // null: no record
+    void* at = nullptr;  // null: empty slot
     std::size_t bytes = 0;
-    std::uint64_t number = 0;  // in the order of allocations of one thread
+    std::uint64_t number = 0;  // order of allocation, within a part of a tracker
     std::uint64_t stream = no_stream;
     tag name{};
     place where{};
-    void* extra = nullptr;  // what whoever keeps the map has for it
+    void* extra = nullptr;  // for the owner of the map
 };
 
-/// A hash table with linear probing, at most three quarters full, whose room is reserved before it is used: neither an
-/// insertion nor a removal can fail. Any address goes, of any alignment. Not thread-safe.
+/// Hash table with linear probing, load factor <= 3/4, any address as key. Slots are reserved beforehand, so that neither insertion nor
+/// removal fails. Not thread-safe.
 class live_map {
 public:
-    /// Room for one record more, until it is inserted or cancelled; false when the table has to grow for it.
+    /// Reserves a slot until it is used or cancelled. Returns false if the table must grow.
     [[nodiscard]] bool try_reserve() noexcept;
-    /// Throws: std::bad_alloc; unchanged then.
+    /// Throws: std::bad_alloc; nothing is changed.
     void reserve();
     void cancel() noexcept { --reserved_; }
 
-    /// In room that was reserved.
+    /// Inserts into a reserved slot.
     void insert(live_record const& r) noexcept;
     [[nodiscard]] live_record* find(void const* at) const noexcept;
-    /// What find gave. It is remembered for a while among those that went; what stands behind it in its run moves up.
+    /// Removes a record that find returned (backward-shift deletion), and keeps a copy for for_each_gone.
     void erase(live_record& r) noexcept;
 
     template <class Visit>
@@ -49,7 +49,7 @@ public:
         for (std::size_t i = 0; i != size_; ++i)
             if (slots_[i].at) visit(slots_[i]);
     }
-    /// The last ones that went, in no order.
+    /// Visits the last `kept` removed records, in no order.
     template <class Visit>
     void for_each_gone(Visit visit) const {
         for (std::size_t i = 0; gone_ && i != kept; ++i)

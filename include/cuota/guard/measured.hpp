@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A resource that counts: the peak, what made it up, and what was not given back.
+/// Resource adaptor that measures memory use: the peak, its tags, and leaks.
 #pragma once
 
 #include <concepts>
@@ -20,38 +20,34 @@
 
 namespace cuota::inline v0 {
 
-/// What one tag had of a measured resource. Bytes are rounded up to its granule, allocation by allocation.
-/// Example: tests/guard/measured.cpp
+/// Memory use of one tag. Allocations are rounded up to the granule.
 struct tag_usage {
-    tag name{};                   ///< empty: of what had none
-    std::size_t at_peak = 0;      ///< alive when all tags together were at their peak, for the first time
-    std::size_t peak = 0;         ///< the most that was alive under this tag, at a moment of its own
-    std::size_t allocations = 0;  ///< how many it made
+    tag name{};                   ///< empty: untagged
+    std::size_t at_peak = 0;      ///< live bytes when the total first reached its peak
+    std::size_t peak = 0;         ///< most live bytes of this tag at any time
+    std::size_t allocations = 0;  ///< number of allocations
 };
 
-/// What a measured resource has seen so far. Bytes are rounded up to its granule, allocation by allocation.
-/// Example: tests/guard/measured.cpp
+/// Memory use of a measured resource so far. Allocations are rounded up to the granule.
 struct usage_report {
     std::size_t granule = 1;        ///< of the resource; bytes
-    std::size_t peak = 0;           ///< the most bytes that were alive at one moment
-    std::size_t allocations = 0;    ///< how many were made; one of zero bytes is none
-    std::size_t releases = 0;       ///< how many of them were given back
-    std::vector<tag_usage> by_tag;  ///< the largest at the peak first; `at_peak` sums to `peak`
-    std::vector<holding> alive;     ///< what was not given back, by tag and place, the largest first
+    std::size_t peak = 0;           ///< most live bytes at one moment
+    std::size_t allocations = 0;    ///< number of allocations, without those of 0 bytes
+    std::size_t releases = 0;       ///< how many of them were freed
+    std::vector<tag_usage> by_tag;  ///< descending by `at_peak`, which sums to `peak`
+    std::vector<holding> alive;     ///< live memory by tag and place, in descending order
 
-    /// The bytes of what was not given back.
+    /// Returns the live bytes.
     [[nodiscard]] std::size_t alive_bytes() const noexcept;
-    /// The peak as a plan that does not depend on a batch, a part for each tag, to check against a budget.
-    /// Throws: std::bad_alloc.
+    /// Returns the peak as a batch-independent plan with one part per tag, to check against a budget. Throws: std::bad_alloc.
     [[nodiscard]] cuota::footprint footprint() const;
-    /// On one screen: the peak, the tags that made it up, and what was not given back. Throws: std::bad_alloc.
+    /// Returns peak, tags and live memory on one screen. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
 namespace detail {
 
-/// The largest at the peak of all first, then by their own, then by name.
-/// What a measured resource has seen, whatever the upstream. Bytes in multiples of its granule. Threads: any.
+/// Records of a measured resource of any upstream, in multiples of its granule. Threads: any.
 class measured_books {
 public:
     measured_books();
@@ -63,10 +59,10 @@ public:
         void* of_tag;
     };
 
-    /// Throws: std::bad_alloc; nothing is counted then.
+    /// Throws: std::bad_alloc; nothing is counted.
     void enter(void* p, std::size_t bytes, std::size_t cost, label const& who);
-    /// Takes p off the table before upstream can give its address again; it counts as alive until it is counted out.
-    /// What cannot be right is reported, and changes nothing: false then.
+    /// Removes the record of p before upstream can reuse the address; the block is live until count_out. If p is unknown or the size wrong,
+    /// reports that, changes nothing and returns false.
     [[nodiscard]] bool forget(void* p, std::size_t bytes, entry& known) noexcept;
     void count_out(entry const& e) noexcept;
     [[nodiscard]] usage_report report(std::size_t granule) const;
@@ -81,7 +77,7 @@ class measured_state final : public ref_counted {
 public:
     explicit measured_state(Upstream upstream) : upstream_{std::move(upstream)} {}
 
-    // No lock is held while upstream is asked.
+    // Calls upstream without a lock held.
     [[nodiscard]] void* allocate(call_order const& order, std::size_t bytes, std::size_t alignment,
                                  label const& who) {
         void* const p = order.take(upstream_, bytes, alignment, who);
@@ -112,31 +108,30 @@ private:
 
 }  // namespace detail
 
-/// Upstream's memory, counted: what was the peak, which tags made it up, what was not given back.
+/// Resource adaptor that measures Upstream's memory: the peak, the tags at the peak, and memory not freed.
 ///
-/// Under a pool it counts the pool's segments, over a pool what the pool's users hold. A budget of `report().peak`
-/// over the same Upstream is enough for the same calls, and one of a byte less is not. Shared state: copies are the
-/// same. A `resource`: its calls are those of the concept.
+/// Below a pool it measures the segments, above a pool its users' memory. A budget of `report().peak` bytes over the same Upstream suffices
+/// for the same calls, and a smaller one does not. Models `resource`. Copies share the same state.
 ///
 /// Units:   bytes, rounded up to Upstream's granule.
 /// Order:   that of Upstream.
-/// Threads: any, if Upstream allows it. Calls that overlap count in one of the orders that they may have had.
-/// Throws:  what Upstream throws; what it refused was never alive.
-/// A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and nothing is released.
-/// Cost:    a lock and a table entry for each call.
+/// Threads: any, if Upstream allows it. Concurrent calls count in one of their possible orders.
+/// Throws:  what Upstream throws; refused requests do not count. Invalid deallocations (wrong size, unknown pointer, double free) are
+///          reported to the error sink as misuse; nothing is freed.
+/// Cost:    a lock and a table entry per call.
 /// Example: tests/guard/measured.cpp
 template <resource Upstream = device_memory>
 class measured : public detail::accounted<Upstream, detail::measured_state<Upstream>> {
 public:
-    /// Over a new Upstream. Throws: std::bad_alloc.
+    /// Uses a default-constructed Upstream. Throws: std::bad_alloc.
     measured() requires std::default_initializable<Upstream> : measured{Upstream{}} {}
-    /// Counts from here on. Throws: std::bad_alloc.
-    // Of no other type: a measured<any_resource> could be converted to its own upstream.
+    /// Starts to count. Throws: std::bad_alloc.
+    // Accepts no other type: a measured<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit measured(U upstream)
         : measured::accounted{shared<detail::measured_state<Upstream>>::make(std::move(upstream))} {}
 
-    /// What it has seen so far; also what an exception left behind. Throws: std::bad_alloc.
+    /// Returns the use so far, with memory not freed after an exception. Throws: std::bad_alloc.
     [[nodiscard]] usage_report report() const { return this->books().report(); }
 };
 
@@ -165,17 +160,18 @@ struct measured_books::tables {
         std::size_t live = 0;
     };
 
+    // Sorts by bytes at the common peak, then by the tag's peak, both descending, then by name.
     static void sort_by_peak(std::vector<tag_usage>& tags);
-    // Throws: misuse; nothing is changed then.
+    // Throws: misuse; nothing is changed.
     [[nodiscard]] entry forget(void* p, std::size_t bytes);
 
     object_lock guard{};
     std::unordered_map<void*, entry> live{};
-    std::unordered_map<std::string_view, of_tag> tags{};  // its entries stay where they are
+    std::unordered_map<std::string_view, of_tag> tags{};  // entries do not move
     std::size_t live_bytes = 0;
     std::size_t peak = 0;
     std::size_t releases = 0;
-    bool is_at_peak = false;  // then what the tags have at the peak is what they have now
+    bool is_at_peak = false;  // true: the tags' bytes at the peak are the present ones
 };
 
 CUOTA_INLINE measured_books::measured_books() : tables_{sole<tables>::make()} {}
@@ -219,7 +215,7 @@ CUOTA_INLINE usage_report measured_books::report(std::size_t granule) const {
     region_lock const lock{all.guard};
     usage_report r{granule, all.peak, 0, all.releases, {}, {}};
     for (auto const& [name, of_tag] : all.tags) {
-        if (of_tag.seen.allocations == 0) continue;  // its first one failed to be entered
+        if (of_tag.seen.allocations == 0) continue;  // its first record failed
         r.by_tag.push_back(of_tag.seen);
         if (all.is_at_peak) r.by_tag.back().at_peak = of_tag.live;
         r.allocations += of_tag.seen.allocations;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Who is told of each change of a budget, and how that is delivered once no lock is held. For guard/ledger_node.hpp.
+/// Observer of a budget's changes, called once no lock is held.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,30 @@
 
 namespace cuota::inline v0::detail {
 
-/// What a node is at one instant, for those who look on. Bytes.
+/// State of a node at one instant. Bytes.
 struct sight {
     std::size_t held;
     std::size_t limit;
     std::size_t peak;
-    label const* who;  // charged; null for a refund, and when nobody said
+    label const* who;  // label of the charge; null for a refund or an unlabelled charge
 };
 
-/// Somebody who is told of each change of what a node holds, and of its limit: a watch.
+/// Is notified of changes of a node's held bytes and limit: a watch.
 class onlooker {
 public:
     virtual ~onlooker() = default;
 
-    /// Under the tree's lock. True when deliver() is to be called for it, and nobody else is about to.
+    /// Called under the tree's lock. Returns true if deliver() must be called and no call is pending.
     [[nodiscard]] virtual bool note(sight const& now) noexcept = 0;
-    /// Outside the lock, after a note that was answered with true.
+    /// Called without the lock.
     virtual void deliver() noexcept = 0;
 
-    // Under the tree's lock, but that the second is its deliverer's.
+    // Links: protected by the tree's lock; the second then belongs to the delivering thread.
     onlooker* next_here = nullptr;
     onlooker* next_due = nullptr;
 };
 
-/// Delivers for all of the list. What comes due meanwhile on this thread is delivered by the call that is under way.
+/// Delivers to the whole list. Entries that become due on this thread meanwhile are delivered by the outermost call.
 CUOTA_PROCESS_STATE void deliver(onlooker* due) noexcept;
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A charge that does not fit: holders of idle memory are asked to release it, the charge is tried again, and then it is refused.
+/// Memory pressure: a charge that does not fit makes holders release idle memory, is retried, and may then be refused.
 #pragma once
 
 #include <cstddef>
@@ -29,24 +29,24 @@ template <class Concerns>
 dynamic_array<ledger_node::stake> ledger_node::stakeholders(Concerns concerns) const {
     region_lock const lock{tree_->guard};
     dynamic_array<stake> found;
-    // A throw of a later push_back would release owners, perhaps the last ones, under the lock.
+    // Reserved, because a throwing push_back would release owners, perhaps the last ones, under the lock.
     found.reserve(tree_->stakeholders.size());
     for (auto const& [at, who] : tree_->stakeholders)
         if (concerns(*at) && who->try_add_owner()) found.push_back({at, shared<stakeholder>::adopt(who)});
     return found;
 }
 
-/// The answers of reclaimers to one request so far, and the reclaimers of the program that this request does not ask again.
+/// Results of the reclaim calls for one request, and the program's reclaimers excluded from further calls.
 ///
-/// A reclaimer of the program is asked again only while the account confirms the figures that it returns. So every request ends: a round
-/// either releases memory or is the last one for a reclaimer.
+/// A program's reclaimer is called again only while the account confirms its figures. So every request terminates: a round releases memory,
+/// or is the last of a reclaimer.
 class reclaim_record {
 public:
     std::vector<reclaimer_facts> told{};
 
-    /// False for a reclaimer that this request does not ask again.
+    /// False for an excluded reclaimer.
     [[nodiscard]] bool counts_on(idle_holder const& who) const noexcept;
-    /// Notes that it returned `claimed` bytes for a node, whose account got `shown` back. Returns the lesser of the two.
+    /// Records that it claimed `claimed` bytes of a node whose account got `shown` back. Returns the lesser.
     [[nodiscard]] std::size_t believe(shared<idle_holder> const& who, std::size_t claimed, std::size_t shown,
                                       ledger_node const& refuser);
 
@@ -59,13 +59,13 @@ private:
     dynamic_array<claim> claims_{};
 };
 
-/// Asks the holders of an account for what is missing there.
+/// Reclaims a shortfall from the holders of an account.
 class reclaim_round {
 public:
-    /// Asks the holders whose memory makes room in `refuser`.
+    /// Selects the holders whose memory makes room in `refuser`.
     reclaim_round(ledger_node& refuser, reclaim_record& record);
 
-    /// Returns the bytes that the account got back. Asks none, and returns 0, when all together could not release what is missing.
+    /// Returns the bytes that the account got back. Calls none, and returns 0, if all together could not release `missing`.
     [[nodiscard]] std::size_t ask_for(std::size_t missing);
 
 private:
@@ -77,37 +77,37 @@ private:
     idle_round left_;
 };
 
-/// The holders that could release memory of a node, and the bytes that each states. Leaves out those that the request does not ask again.
+/// Returns the holders of a node's memory with their reclaimable bytes, without excluded ones.
 [[nodiscard]] std::vector<reclaimer_facts> who_could_give(ledger_node const& to,
                                                           reclaim_record const& record = {});
 [[nodiscard]] std::size_t sum_of(std::vector<reclaimer_facts> const& givers) noexcept;
 
-/// The largest charge that would fit a budget after its caches had released `reclaimable` bytes.
+/// Returns the largest charge that would fit after caches released `reclaimable` bytes.
 [[nodiscard]] std::size_t most_of(budget_facts const& b, std::size_t reclaimable) noexcept;
 
-/// The largest charge that would fit a node and every one above it, after their caches had released all that they can.
+/// Returns the largest charge that would fit here and at all ancestors after their caches released all idle memory.
 [[nodiscard]] std::size_t most_at(ledger_node& node, reclaim_record const& record = {});
 
-/// The pool that a request was made to.
+/// The pool to which a request was made.
 class asked_pool {
 public:
     virtual ~asked_pool() = default;
-    /// The largest request that it could serve from the memory that it has. Bytes.
+    /// Returns the largest request, in bytes, that its present memory can serve.
     [[nodiscard]] virtual std::size_t largest_free() const noexcept = 0;
-    /// Whether it could serve the request from the memory that it has, if all memory of these holdings were freed.
+    /// Returns whether its present memory could serve the request if these holdings were freed.
     [[nodiscard]] virtual bool could_serve_if(std::span<holding const> released) const = 0;
 };
 
-/// All facts about a refusal of `bytes`, as of this call; missing() is 0 if they fit by now.
+/// Returns the facts about a refusal of `bytes`, as of this call; missing() is 0 if they fit now.
 [[nodiscard]] refusal facts_of(ledger_node& node, std::size_t bytes, charge_request const& request,
                                reclaim_record const& record = {}, asked_pool const* pool = nullptr);
 
-/// Asks for `missing` bytes, and notifies the observers of the bytes released. Returns false when there were none.
+/// Reclaims `missing` bytes and notifies the observers. Returns false if nothing was released.
 [[nodiscard]] bool ask(reclaim_round& round, std::size_t missing, ledger_node const& node,
                        reclaim_record const& record);
 
-/// Charges by attempt(), which returns the budget that refused; asks the holders of idle memory for what is missing, and tries again.
-/// Returns false, with nothing charged, when they could not release enough.
+/// Charges by attempt(), which returns the node that refused; reclaims its shortfall and tries again. Returns false, with nothing charged,
+/// if the holders cannot release enough.
 template <class Attempt>
 [[nodiscard]] bool try_charge_by(Attempt attempt, ledger_node& node, std::size_t bytes,
                                  reclaim_record& record) {
@@ -118,10 +118,10 @@ template <class Attempt>
         ledger_node::outcome const met = attempt();
         if (!met.refuser) return true;
         if (node.look_again(met)) continue;
-        // A request above the limit does not fit whatever is released.
+        // A larger request never fits.
         if (bytes > met.refuser->limit() || reclaiming::is_on()) return false;
         reclaim_round round{*met.refuser, record};
-        // Not met.missing, which counts the idle stocks of other threads: caches cannot release those.
+        // Not met.missing, which includes other threads' idle stocks: caches cannot release those.
         std::size_t const missing = met.refuser->missing_for(bytes);
         if (missing != 0 && !ask(round, missing, node, record)) return false;
     }
@@ -131,15 +131,15 @@ struct nothing_to_add {
     void operator()(refusal&) const noexcept {}
 };
 
-/// As try_charge_by, but throws where that returns false. add(refusal&) adds the facts that only the caller has.
-/// Throws: budget_exceeded with all facts; nothing is charged then, and every budget on the way keeps it as its last refusal.
+/// Like try_charge_by, but throws in place of false. add(refusal&) adds the caller's facts.
+/// Throws: budget_exceeded with all facts; nothing is charged, and every budget up to the root stores the refusal.
 template <class Attempt, class Add = nothing_to_add>
 void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_request const& request,
                reclaim_record& record, Add add = {}, asked_pool const* pool = nullptr) {
     node.refuse_other_state(request.who.where);
     while (!try_charge_by(attempt, node, bytes, record)) {
         refusal r = facts_of(node, bytes, request, record, pool);
-        if (r.missing() == 0) continue;  // another thread has released memory meanwhile
+        if (r.missing() == 0) continue;  // memory was released meanwhile
         note_given(r, record.told);
         add(r);
         budget_exceeded refused{std::move(r)};
@@ -148,7 +148,7 @@ void charge_by(Attempt attempt, ledger_node& node, std::size_t bytes, charge_req
     }
 }
 
-/// For memory that has not come yet.
+/// Charges for memory not allocated yet.
 template <class Add>
 void charge_coming(ledger& node, std::size_t bytes, charge_request const& request, reclaim_record& record,
                    Add add, asked_pool const* pool = nullptr) {
@@ -180,7 +180,7 @@ CUOTA_INLINE std::size_t reclaim_record::believe(shared<idle_holder> const& who,
     claim* of = claims_.find_if([&](claim const& c) { return c.of.get() == who.get(); });
     if (of == claims_.end()) of = &claims_.emplace_back(who);
     of->bytes = saturating_add(of->bytes, claimed);
-    // Other threads may take all that it releases: once that adds up to the limit, this request asks it no more.
+    // Other threads may use all that it releases: once its claims exceed the limit, it is excluded for this request.
     of->is_spent = shown < claimed || claimed == 0 || of->bytes > refuser.limit();
     if (shown < claimed) who->report_false_claim(claimed, shown, refuser.name());
     return std::min(claimed, shown);
@@ -213,7 +213,7 @@ CUOTA_INLINE std::size_t reclaim_round::ask_for(std::size_t missing) {
 
 CUOTA_INLINE std::size_t reclaim_round::ask(shared<idle_holder> const& who, std::size_t wanted) {
     if (!who->speaks_for_program()) return who->reclaim(wanted);
-    // What it frees is refunded to the account, or stays as free blocks in a pool that can be asked next.
+    // Freed memory is refunded, or becomes free blocks of a pool, which is reclaimed next.
     auto const of_account = holders();
     auto const came_back = [&] {
         std::size_t sum = refuser_.room_made();
@@ -276,8 +276,8 @@ CUOTA_INLINE_IN_PLACE std::size_t stakeholder::reclaimable_if(std::span<holding 
     return sum;
 }
 
-/// Whether the request would be granted after these holdings were released: by the pool that was asked, or because every budget on the
-/// way, and the device, would have enough.
+/// Returns whether the request would succeed if these holdings were freed: in the pool it was made to, or because every budget up to the
+/// root and the device had enough.
 [[nodiscard]] CUOTA_INLINE bool would_be_served(refusal const& r, std::span<ledger_node const* const> way,
                                                 reclaim_record const& record, asked_pool const* pool,
                                                 std::span<holding const> released) {
@@ -300,7 +300,7 @@ CUOTA_INLINE_IN_PLACE std::size_t stakeholder::reclaimable_if(std::span<holding 
     return on_device >= r.charged;
 }
 
-/// Finds the holdings to release: the fewest that cover what is missing, and more while their memory would lie in pieces too small.
+/// Sets r.release: the fewest holdings that cover the shortfall; more if their memory would be too fragmented.
 CUOTA_INLINE void find_release(refusal& r, std::span<ledger_node const* const> way,
                                reclaim_record const& record, asked_pool const* pool) {
     std::vector<holding> users;

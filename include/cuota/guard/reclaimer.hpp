@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Registers a program's own cache to release memory when a budget is short.
+/// Registers a cache of the program, to release memory when a budget is short.
 #pragma once
 
 #include <cstddef>
@@ -21,29 +21,28 @@ class registered_cache;
 extern template class shared<detail::registered_cache>;
 #endif
 
-/// Registers a cache of the program's own with the budget that its memory is charged to, for as long as this lives.
+/// Registers a cache of the program with the budget that its memory is charged to, for the lifetime of this object.
 ///
-/// When a charge does not fit, holders of memory of the budget that is short, and of budgets inside it, are asked to release some: caches,
-/// pools (pool_options::reclaim_priority, 0 if it is not set), and loaders between epochs, if they have a
-/// loader_options::reclaim_priority. The higher priority is asked first; among equals, the one that releases the least excess over what
-/// is missing. None is asked when all of them together could not release what is missing.
+/// When a charge does not fit, holders of memory of that budget and its descendants are called: reclaimers, pools
+/// (pool_options::reclaim_priority, default 0), and, between epochs, loaders that set loader_options::reclaim_priority. Higher priorities
+/// come first; among equal ones, the holder that would overshoot least. If all together cannot release the shortfall, none is called.
 ///
-///     could(wanted)  returns the bytes that give(wanted) would release now; where they are not known exactly, an upper bound
-///     give(wanted)   releases at least `wanted` bytes, or all there are, and as little more as possible: memory whose charge
+///     could(wanted)  returns the bytes that give(wanted) would release now; an upper bound if not known exactly
+///     give(wanted)   releases at least `wanted` bytes, or all it has, overshooting as little as possible: memory whose charge
 ///                    is refunded, or blocks of a pool of the budget. Returns the bytes released
 ///
-/// What `give` returns is checked against the account, and the account's figure counts. A cache that returns more than the account got
-/// back is reported to the error sink by name, with both figures. It is not asked again for that request, nor is one that returns 0.
+/// The account verifies the result of `give`. A cache that claims more than the account got back is reported to the error sink, with both
+/// figures; it is not called again for the same request, nor is one that returns 0.
 ///
-/// Both are called from the thread whose charge does not fit, one call at a time, outside every lock of the library. They may charge and
-/// refund; a charge inside `give` that does not fit asks no cache. What they throw goes to the error sink, with the tag.
-/// A thread whose charge does not fit while another thread is in a call of this reclaimer does not wait: for it, the cache has 0 bytes.
+/// Both are called by the thread whose charge does not fit, one call at a time, outside the library's locks. They may charge and refund; a
+/// charge inside `give` that does not fit calls no cache. Their exceptions go to the error sink, with the tag. While another thread is in a
+/// call, the cache counts as empty; no thread waits.
 ///
-/// Locks: a cache often charges while it holds a mutex of its own (an insert). Under pressure that same thread then calls `could`, and
-/// other threads may be in `could` while they hold mutexes of theirs. So `could` and `give` must not wait for a mutex under which the
-/// program charges or allocates: they take it by try_lock, and return 0 when it is locked:
+/// Locks: a cache often charges while it holds its own mutex (an insertion). Under pressure that thread then calls `could`, and others may
+/// be in `could` while they hold mutexes. So `could` and `give` must not wait for a mutex under which the program charges or allocates: use
+/// try_lock, and return 0 if it fails:
 ///
-///     std::binary_semaphore free{1};  // not a std::mutex: the thread that has one must not try to lock it
+///     std::binary_semaphore free{1};  // not a std::mutex, which its owning thread must not try to lock again
 ///     auto could = [&](std::size_t) -> std::size_t {
 ///         if (!free.try_acquire()) return 0;
 ///         std::size_t const bytes = cached;
@@ -51,18 +50,18 @@ extern template class shared<detail::registered_cache>;
 ///         return bytes;
 ///     };
 ///
-/// `give` must not wait for another thread that charges or allocates.
-/// When its destructor returns, no call is running in another thread; it may be destroyed from within its own call.
+/// `give` must not wait for another thread that charges or allocates. When the destructor returns, no call is running on another thread; a
+/// call may destroy its own reclaimer.
 /// Threads: any. Throws: std::bad_alloc on construction.
-/// Cost:    to make and to end it a lock; under pressure the calls. Nothing for a charge that fits.
+/// Cost:    a lock on construction and destruction; the calls under pressure. Nothing for a charge that fits.
 /// Example: tests/guard/reclaimer.cpp
 class reclaimer {
 public:
-    /// Registers the cache. Refusals name it by the tag, and give `where` as the place that its memory comes from.
+    /// Registers the cache; `name` and `where` identify it in refusals.
     reclaimer(budget const& account, tag name, std::function<std::size_t(std::size_t)> could,
               std::function<std::size_t(std::size_t)> give, int priority = 0, place where = place::here());
-    reclaimer(reclaimer&&) noexcept = default;  ///< the registration goes on under the new owner
-    /// Ends its registration, and takes over the other's.
+    reclaimer(reclaimer&&) noexcept = default;  ///< moves the registration
+    /// Ends its registration and moves the other's.
     reclaimer& operator=(reclaimer&& other) noexcept;
     ~reclaimer() { end(); }
 
@@ -105,12 +104,11 @@ public:
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::string title() const override;
     CUOTA_INLINE_IN_PLACE void holdings(std::vector<holding>& into) const override;
 
-    /// No call of it is running in another thread afterwards, and none will.
+    /// Afterwards no call is running on another thread, and none will start.
     void end() noexcept;
 
 private:
-    // What it throws is told to the error sink, and it has nothing to give. No other thread's call is waited for: that might
-    // wait for this thread.
+    // Returns 0 if it throws, which is reported, or if another thread is in a call: waiting could deadlock.
     [[nodiscard]] std::size_t ask(estimate const& question, char const* name,
                                   std::size_t wanted) const noexcept;
 
@@ -119,7 +117,7 @@ private:
     int const priority_;
     estimate const could_;
     estimate const give_;
-    // Held while the program's functions are called, which may end the registration. Only the end of the registration waits for it.
+    // Held during the program's functions, which may call end(). Only end() waits for it.
     mutable std::recursive_mutex calling_;
     bool ended_ = false;
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Who holds bytes of a budget, as its account knows him.
+/// Holder of bytes of a budget, as registered with its account.
 #pragma once
 
 #include <cstddef>
@@ -21,24 +21,24 @@ namespace cuota::inline v0::detail {
 class budget_observer;
 class ledger;
 
-/// Something that holds bytes of a budget: it can say for whom, and may be able to give some back.
-/// All of it is called outside every lock of the ledger, from whichever thread met the pressure.
+/// Reports its holdings, and may release idle memory. All members are called outside the ledger's locks, by the thread whose charge does
+/// not fit.
 class stakeholder : public idle_holder {
 public:
     [[nodiscard]] CUOTA_INLINE_IN_PLACE std::size_t reclaimable_if(
         std::span<holding const> released) const override;
 
-    /// Appends what is held, by tag and place, and what is cached.
+    /// Appends held and cached bytes, by tag and place.
     virtual void holdings(std::vector<holding>& into) const = 0;
 
-    /// Tells somebody new what it holds in pieces of its own, as budget_observer::holds.
+    /// Notifies a new observer of its pieces, by budget_observer::holds.
     virtual void tell(budget_observer&) const noexcept {}
 
-    /// The largest request that needs no further charge; 0 when there is no such thing.
+    /// Returns the largest request without a further charge; 0 if not applicable.
     [[nodiscard]] virtual std::size_t largest_free() const noexcept { return 0; }
 };
 
-/// What a charge says about itself, for the refusal it may become.
+/// Description of a charge, for a refusal.
 struct charge_request {
     std::size_t asked = 0;
     std::size_t granule = 1;
@@ -46,20 +46,20 @@ struct charge_request {
     std::optional<device> on;
 };
 
-// By the account of guard/pressure.hpp, which need not be known for it.
+// Defined in guard/pressure.hpp, which callers need not include.
 
-/// From now on he is asked. Throws: std::bad_alloc.
+/// Registers `s`. Throws: std::bad_alloc.
 void join(ledger& node, stakeholder& s);
 void leave(ledger& node, stakeholder& s) noexcept;
-/// Throws: budget_exceeded with all the facts; nothing is charged then.
+/// Throws: budget_exceeded with all facts; nothing is charged.
 void charge(ledger& node, std::size_t bytes, charge_request const& request);
-/// The same for memory that has not come yet: ledger::charge_coming_or_say.
+/// The same for memory not allocated yet (ledger::charge_coming_or_say).
 void charge_coming(ledger& node, std::size_t bytes, charge_request const& request);
 
-/// Whether one of the holdings has that tag and place.
+/// Returns whether one of the holdings has that tag and place.
 [[nodiscard]] bool is_one_of(std::span<holding const> holders, tag name, place where) noexcept;
 
-/// Holdings of one tag and place in one, the largest first.
+/// Merges holdings of equal tag and place; largest first.
 void sum_up(std::vector<holding>& holders);
 
 }  // namespace cuota::inline v0::detail

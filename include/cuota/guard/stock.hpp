@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What one thread holds ready of a budget, so that it need not ask anybody. For guard/ledger.hpp.
+/// Per-thread credit of a budget, so that most charges need no lock.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,14 @@ namespace cuota::inline v0::detail {
 
 class ledger_node;
 
-/// Bytes of one node that are set apart for one thread, its owner: it uses them and puts them back without a lock.
+/// Bytes of one node granted to one thread, its owner, which uses and returns them without a lock (like memcg's per-CPU stock).
 ///
-/// Owner:     try_use, try_put_back, on its own thread. Cost: some loads and three stores to lines of its own. It may
-///            read its numbers before its section: if the stock is its own inside, it was so all the time. So what does
-///            not fit costs some loads, and no section.
-/// Collector: everything else, under the tree's lock.
+/// Owner thread: try_use, try_put_back. Cost: some loads and three stores to own cache lines. It may read its numbers before its section:
+/// if it owns the stock inside the section, it did so during the read. So a request that does not fit costs some loads and no section.
+/// All other members require the tree's lock.
 ///
-/// With stocks a charge and a refund cost 4 ns, at any depth, and a pair of `budgeted` 46 ns. By the tree's lock they cost 36 ns, 56 ns at
-/// three levels, and 182 ns (bench/results/2026-11-26-locks.txt).
+/// With stocks, a charge and its refund cost 4 ns at any depth, a pair of `budgeted` 46 ns; with the tree's lock 36 ns, 56 ns at three
+/// levels, and 182 ns (bench/results/2026-11-26-locks.txt).
 class alignas(64) stock : public thread_tenure {
 public:
     [[nodiscard]] bool try_use(thread_record& me, std::size_t bytes) noexcept;
@@ -31,25 +30,25 @@ public:
         std::size_t grant = 0;
         std::size_t used = 0;
     };
-    /// What it holds for `me`, who asks: zeros when it is not his. His all the time, if it is in the end (see above).
+    /// Returns zeros unless `me` owns the stock, which is validated after the read (see above).
     [[nodiscard]] numbers seen_by(thread_record const& me) const noexcept;
 
     [[nodiscard]] std::size_t grant() const noexcept { return grant_.load(std::memory_order_acquire); }
     [[nodiscard]] std::size_t used() const noexcept { return used_.load(std::memory_order_acquire); }
     [[nodiscard]] std::size_t idle() const noexcept { return grant() - used(); }
 
-    // Under the tree's lock from here on.
+    // All below require the tree's lock.
     [[nodiscard]] bool is_open() const noexcept { return node_ != nullptr; }
     [[nodiscard]] ledger_node* node() const noexcept { return node_; }
     [[nodiscard]] stock*& next_open() noexcept { return next_open_; }
 
     void open(ledger_node& node, thread_record& me) noexcept;
-    /// By its owner: `more` bytes are granted, and `bytes` used.
+    /// Called by the owner: grants `more` bytes and uses `bytes`.
     void extend(std::size_t more, std::size_t bytes) noexcept;
-    /// By its owner: `bytes` that are used become idle.
+    /// Called by the owner: makes `bytes` used ones idle.
     void put_back(std::size_t bytes) noexcept { used_.store(used() - bytes, std::memory_order_release); }
 
-    /// After its owner's section has ended: empty again.
+    /// Requires that the owner has left its section.
     void clear() noexcept;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A resource that knows who has its memory: leaks by name, at the end of a step, of a scope and of the program.
+/// Resource adaptor that records live blocks: leaks by name, at the end of a step, a scope and the program.
 #pragma once
 
 #include <concepts>
@@ -28,7 +28,7 @@ class tracked;
 
 namespace detail {
 
-/// What a tracked resource, its snapshots and its checks share, whatever the upstream.
+/// State shared by a tracked resource of any upstream, its snapshots and checks.
 class tracked_books : public ref_counted {
 public:
     explicit tracked_books(tag name) : live_{"tracked memory", name} {}
@@ -37,7 +37,7 @@ public:
     [[nodiscard]] tracker& live() noexcept { return live_; }
 
     [[nodiscard]] std::vector<tracked_block> blocks(std::uint64_t& next) const;
-    /// What came and went since `then`, when `next` was the next number.
+    /// Changes since the report `then`, at which `next` was the next number.
     [[nodiscard]] tracked_diff since(std::uint64_t next, tracked_report const& then,
                                      tracked_order first) const;
 
@@ -76,12 +76,11 @@ private:
 
 }  // namespace detail
 
-/// What was alive in a tracked resource at one moment. Keeps the resource.
-/// Threads: as a value. Throws: std::bad_alloc when it is copied. Cost: of a copy, that of its blocks.
-/// Example: tests/guard/tracked.cpp
+/// The live blocks of a tracked resource at one moment. Keeps the resource alive.
+/// Threads: as a value. Throws: std::bad_alloc when copied. Cost: a copy copies the blocks.
 class tracked_snapshot {
 public:
-    /// The oldest first.
+    /// Returns the blocks, oldest first.
     [[nodiscard]] tracked_report const& live() const noexcept { return live_; }
 
 private:
@@ -92,16 +91,15 @@ private:
     shared<detail::tracked_books> of_;
 };
 
-/// From `tracked::expect_no_growth` to the end of the block, in which as much should be given back as is taken: a step.
+/// Checks that the live memory of no tag grows in a step: from `tracked::expect_no_growth` to its destruction.
 ///
-/// Counted by tag, and what has no tag by place: a block that takes the place of another of its tag is no growth, and a
-/// cache that went does not pay for a leak. A tag that has more blocks or bytes at the end than at the begin is reported
-/// as misuse, with those taken since by size and place; they stay valid. Checks may be open side by side and inside one
-/// another; each looks at the whole resource, so what other threads take belongs to it.
+/// Counts by tag, untagged blocks by place: replacing a block by one of its tag is no growth, and memory freed under other tags offsets
+/// none. If a tag has more blocks or bytes at the end than at the beginning, its blocks allocated since are reported as misuse, by size and
+/// place; they stay valid. Checks may overlap and nest. Each covers the whole resource, other threads' allocations included.
 ///
-/// Threads: any may take and give.
-/// Throws:  std::bad_alloc at the begin.
-/// Cost:    a look at each live block at the begin and at the end, while nobody takes or gives.
+/// Threads: any may allocate and free.
+/// Throws:  std::bad_alloc at the beginning.
+/// Cost:    visits each live block at the beginning and the end, while allocations and deallocations are blocked.
 /// Example:
 ///     for (cuota::batch b : loader.epoch(0)) {
 ///         auto const check = memory.expect_no_growth("step");
@@ -109,11 +107,11 @@ private:
 ///     }
 class growth_check {
 public:
-    growth_check(growth_check const&) = delete;  // a scope is one place
+    growth_check(growth_check const&) = delete;  // bound to its scope
     growth_check& operator=(growth_check const&) = delete;
     ~growth_check();
 
-    /// Ends it now; its end says nothing more then. Throws: misuse that names what grew.
+    /// Ends the check now, in place of the destructor. Throws: misuse that names the tags that grew.
     void close();
 
 private:
@@ -132,22 +130,21 @@ private:
     bool is_over_ = false;
 };
 
-/// Upstream's memory, with a record of each live block: tag, place, stream, size, and its age.
+/// Resource adaptor that records Upstream's live blocks: tag, place, stream, size and age.
 ///
-/// Over a pool or a budget it knows what their users have, below a pool the pool's segments. A name tells several
-/// apart in messages. What is alive when the last copy is gone is reported by tag, size and place, as misuse; at the end
-/// of the program also what a forgotten owner keeps alive together with its resource. Shared state: copies are the same.
-/// A `resource`: its calls are those of the concept.
+/// Above a pool or a budget it records their users' blocks, below a pool its segments. The name identifies it in messages. Blocks that are
+/// live when the last copy is destroyed are reported by tag, size and place, as misuse; at program exit also those whose forgotten owner
+/// keeps the resource alive. Models `resource`. Copies share the same state.
 ///
-/// A wrong size, a foreign pointer, one into a block, or a second release goes to the error sink as misuse that names the
-/// block, and changes nothing. (A second release of an address that is another's by now, with the same size, is his.)
+/// Invalid deallocations (wrong size, unknown or interior pointer, double free) are reported to the error sink as misuse, naming the block,
+/// and change nothing. Limitation: if the address was reused for a block of the same size, a double free frees that block.
 ///
-/// Units:   bytes, as asked for.
+/// Units:   bytes as requested.
 /// Order:   that of Upstream.
 /// Threads: any, if Upstream allows it.
-/// Throws:  what Upstream throws; std::bad_alloc, before Upstream is asked; misuse after close. Nothing is taken then.
-/// Cost:    no lock while a thread gives back itself what it took; else one or more. 64 bytes of host memory a block, at
-///          three quarters full; to give back takes none. A native handle is asked for its stream's id by a driver call.
+/// Throws:  what Upstream throws; std::bad_alloc before Upstream is called; misuse after close. Nothing is allocated.
+/// Cost:    no lock if a thread frees its own allocations, otherwise one or more. 64 bytes of host memory per table slot, of which at most
+///          three quarters are used; deallocations allocate none. Native stream handles cost a driver call for the stream's id.
 /// Example:
 ///     cuota::tracked memory{pool.resource(), "trainer"};
 ///     auto const before = memory.snapshot();
@@ -156,34 +153,33 @@ private:
 template <resource Upstream = device_memory>
 class tracked : public detail::accounted<Upstream, detail::tracked_state<Upstream>> {
 public:
-    /// Over a new Upstream, without a name. Throws: std::bad_alloc.
+    /// Uses a default-constructed Upstream, without a name. Throws: std::bad_alloc.
     tracked() requires std::default_initializable<Upstream> : tracked{Upstream{}} {}
-    /// The name is for messages. Throws: std::bad_alloc.
-    // Of no other type: a tracked<any_resource> could be converted to its own upstream.
+    /// name: for messages. Throws: std::bad_alloc.
+    // Accepts no other type: a tracked<any_resource> could be converted to its own upstream.
     template <std::same_as<Upstream> U>
     explicit tracked(U upstream, tag name = {})
         : tracked::accounted{shared<detail::tracked_state<Upstream>>::make(std::move(upstream), name)} {}
 
-    /// What is alive now. Throws: std::bad_alloc. Cost: a look at each live block, while nobody takes or gives.
+    /// Returns the live blocks. Throws: std::bad_alloc. Cost: visits each live block, while allocations and deallocations are blocked.
     [[nodiscard]] tracked_report live(tracked_order first = tracked_order::oldest) const {
         std::uint64_t next = 0;
         return detail::report_of(books().blocks(next), first);
     }
-    /// What is alive now, grouped by tag and place on one line, most bytes first; empty when nothing is. Throws, cost:
-    /// as live.
+    /// Returns them as one line, by tag and place, most bytes first; empty if all were freed. Throws, cost: as live.
     [[nodiscard]] std::string leaks() const {
         return books().live().survivors_of([](detail::live_record const&) { return true; }).text();
     }
 
-    /// What is alive now, to compare with later. Throws, cost: as live.
+    /// Returns the live blocks, to compare later. Throws, cost: as live.
     [[nodiscard]] tracked_snapshot snapshot() const {
         tracked_snapshot now;
         now.of_ = owner();
         now.live_ = detail::report_of(books().blocks(now.next_), tracked_order::oldest);
         return now;
     }
-    /// What was taken since and is still alive, and what was alive then and is gone. Throws: misuse for a snapshot of
-    /// another resource; as live.
+    /// Returns the blocks allocated since that are live, and those of the snapshot freed since. Throws: misuse for a snapshot of another
+    /// resource; as live.
     [[nodiscard]] tracked_diff diff(tracked_snapshot const& since,
                                     tracked_order first = tracked_order::oldest) const {
         if (since.of_ != owner())
@@ -191,16 +187,15 @@ public:
         return books().since(since.next_, since.live_, first);
     }
 
-    /// Begins a step that should leave no more behind than it found. Throws, cost: as live.
+    /// Begins a step in which no tag should grow. Throws, cost: as live.
     [[nodiscard]] growth_check expect_no_growth(tag name = {}, place where = place::here()) const {
         return growth_check{owner(), name, where};
     }
 
-    /// Ends the resource now: who asks it for memory later gets a misuse. Throws: misuse that names what is still alive;
-    /// it goes on then.
+    /// Closes the resource: later allocations throw misuse. Throws: misuse that names the live blocks; the resource stays open.
     void close(place where = place::here()) { books().live().close(where); }
 
-    /// What it takes its memory from.
+    /// Returns the upstream resource.
     [[nodiscard]] Upstream const& upstream() const noexcept { return books().upstream(); }
 
 private:
@@ -269,7 +264,7 @@ namespace cuota::inline v0 {
 static_assert(labelled_resource<tracked<device_memory>> && device_resource<tracked<device_memory>>);
 static_assert(!host_resource<tracked<device_memory>> && sizeof(tracked<device_memory>) == 8);
 
-/// What is alive, by tag, and what has none by place.
+/// Live memory by tag; untagged memory by place.
 struct growth_check::totals {
     using key = std::tuple<std::string_view, std::string_view, unsigned>;
     struct total {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What tracked memory knows of its blocks, for programs and for people.
+/// Reports of tracked memory.
 #pragma once
 
 #include <cstddef>
@@ -22,62 +22,60 @@ namespace cuota::inline v0 {
 
 /// A block of tracked memory.
 ///
-/// Threads number their allocations for themselves, and go on together whenever somebody looks at the resource: what was
-/// taken before a look has a smaller number than what was taken after it. Without a look in between, an age is the
-/// allocations of the busiest thread, more or less; of one thread alone it is exact.
-/// Example: tests/guard/tracked_report.cpp
+/// Threads number their allocations independently; each query of the resource synchronizes the numbers, so that blocks allocated before it
+/// have smaller ones than blocks allocated after. Between queries an age is about the number of allocations of the busiest thread; exact if
+/// only one thread allocates.
 struct tracked_block {
     void const* at = nullptr;             ///< its first byte
-    std::size_t bytes = 0;                ///< as asked for
-    tag name{};                           ///< what for; empty: nobody said
-    place where{};                        ///< the call that asked for it
-    std::optional<std::uint64_t> stream;  ///< `id()` of the one it was asked for on; none: at once
+    std::size_t bytes = 0;                ///< as requested
+    tag name{};                           ///< its tag; empty: none
+    place where{};                        ///< call site of its allocation
+    std::optional<std::uint64_t> stream;  ///< `id()` of its stream; empty: allocated synchronously
     std::uint64_t number = 0;             ///< in the order of allocations, from 1
-    std::uint64_t age = 0;                ///< how many allocations were made since
+    std::uint64_t age = 0;                ///< allocations made since
 };
 
-/// The blocks of one tag. Example: tests/guard/tracked_report.cpp
+/// The blocks of one tag.
 struct tracked_tag {
-    tag name{};                ///< empty: those that have none
-    std::size_t blocks = 0;    ///< how many
-    std::size_t bytes = 0;     ///< of all of them, as asked for
-    std::uint64_t oldest = 0;  ///< how many allocations were made since its first
+    tag name{};                ///< empty: untagged blocks
+    std::size_t blocks = 0;    ///< number of blocks
+    std::size_t bytes = 0;     ///< total as requested
+    std::uint64_t oldest = 0;  ///< allocations made since its first block
 };
 
-/// Which come first.
+/// Order of the blocks in a report.
 enum class tracked_order {
-    oldest,   ///< the smallest number
-    largest,  ///< the most bytes, as asked for; among equals the oldest
+    oldest,   ///< ascending by number
+    largest,  ///< descending by bytes as requested, then by age
 };
 
-/// Some blocks of tracked memory, and what they add up to. Example: tests/guard/tracked_report.cpp
+/// Blocks of tracked memory and their totals. Example: tests/guard/tracked_report.cpp
 struct tracked_report {
-    std::vector<tracked_block> blocks;  ///< in the order that was asked for
+    std::vector<tracked_block> blocks;  ///< in the requested order
     std::vector<tracked_tag> tags;      ///< most bytes first
-    std::size_t bytes = 0;              ///< of all blocks, as asked for
+    std::size_t bytes = 0;              ///< total as requested
 
-    [[nodiscard]] bool is_empty() const noexcept { return blocks.empty(); }     ///< no block
-    [[nodiscard]] std::size_t count() const noexcept { return blocks.size(); }  ///< blocks
+    [[nodiscard]] bool is_empty() const noexcept { return blocks.empty(); }     ///< no blocks
+    [[nodiscard]] std::size_t count() const noexcept { return blocks.size(); }  ///< number of blocks
 
-    /// "2 blocks of 5.0 KiB", and a line for each tag and for each block, in order, as far as they fit a screen.
-    /// Throws: std::bad_alloc.
+    /// Returns "2 blocks of 5.0 KiB", and a line per tag and per block, in order, up to a screen. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
-/// What changed since a snapshot. Example: tests/guard/tracked_report.cpp
+/// Changes since a snapshot.
 struct tracked_diff {
-    tracked_report taken{};  ///< since, and still alive
-    tracked_report gone{};   ///< alive then, and given back since; ages are of then
+    tracked_report taken{};  ///< allocated since and live
+    tracked_report gone{};   ///< freed since; ages as of the snapshot
 
-    /// Nothing was taken that is still there, and nothing of then is gone.
+    /// Returns true if both reports are empty.
     [[nodiscard]] bool is_empty() const noexcept { return taken.is_empty() && gone.is_empty(); }
-    /// Both reports, one below the other. Throws: std::bad_alloc.
+    /// Returns both reports, one below the other. Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
 namespace detail {
 
-/// Puts the blocks in order and adds them up. Throws: std::bad_alloc.
+/// Sorts the blocks and computes their totals. Throws: std::bad_alloc.
 [[nodiscard]] tracked_report report_of(std::vector<tracked_block> blocks, tracked_order first);
 
 [[nodiscard]] std::string blocks_text(std::size_t count, std::size_t bytes);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The live blocks of one resource, with their names, for many threads at once.
+/// Live-allocation table of one resource, for concurrent use.
 #pragma once
 
 #include <array>
@@ -25,27 +25,25 @@
 
 namespace cuota::inline v0::detail {
 
-/// Keeps records of blocks by their first byte. Each thread enters them in a part of its own, so that it goes without
-/// a lock while it also gives them back itself; what others took is looked for in their parts.
-/// What is alive at its end is reported, or at the program's if that is earlier.
-/// Threads: any.
+/// Records blocks by address. Each thread has its own part, which needs no lock while it frees its blocks itself; others' blocks are looked
+/// up in their parts. Reports live blocks at destruction or program exit, whichever comes first. Threads: any.
 class tracker {
     struct part;
 
 public:
-    /// what: "tracked memory"; with the name, the title of all messages.
+    /// title: `what`, such as "tracked memory", and the name; begins all messages.
     tracker(char const* what, tag name) : what_{what}, name_{name} { registry::instance().enter(*this); }
     tracker(tracker const&) = delete;
     tracker& operator=(tracker const&) = delete;
     ~tracker();
 
-    /// Room for the record of a block to come, given back at the end of its scope.
+    /// A reserved record, released unless used.
     class [[nodiscard]] reservation {
     public:
         reservation(reservation const&) = delete;
         reservation& operator=(reservation const&) = delete;
         ~reservation();
-        /// Takes the room: the block is alive from here on. Its number is found here.
+        /// Uses the record and assigns its number: the block is live from here on.
         void enter(live_record& r) noexcept;
 
     private:
@@ -57,26 +55,25 @@ public:
     /// Throws: std::bad_alloc; misuse after close.
     reservation reserve(place where);
 
-    /// Takes off the record of a block that this thread has entered, as most are; false when there is none of so many bytes.
+    /// Removes a record of this thread's part, as most are; false if none matches.
     [[nodiscard]] bool try_take_out(void* p, std::size_t bytes) noexcept;
-    /// Takes the record of the block at p off. Throws: misuse that names the block when there is none of so many bytes;
-    /// std::bad_alloc; nothing is changed then.
+    /// Removes the record. Throws: misuse, naming the block, if none has this address and size; std::bad_alloc. Nothing is changed.
     [[nodiscard]] live_record take_out(void* p, std::size_t bytes);
 
-    /// Runs f() while no block comes or goes, once at a time. Throws: what f does.
+    /// Runs f() while no block can be added or removed, one call at a time. Throws: f's exceptions.
     template <class F>
     void at_rest(F f) const {
         at_rest_from(0, f);
     }
-    /// visit(record) for each block. While at rest, and not otherwise.
+    /// Visits all blocks. Requires at_rest.
     template <class Visit>
     void for_each(Visit visit) const {
         for (part const& in : parts_) in.blocks.for_each(visit);
     }
-    /// While at rest: all that are alive have smaller numbers, all that come later this one or greater ones.
+    /// Requires at_rest. Live blocks have smaller numbers, later ones do not.
     [[nodiscard]] std::uint64_t next_number() const noexcept { return parts_[0].next; }
 
-    /// The blocks that is_meant(record) is true of. Throws: std::bad_alloc.
+    /// Returns the blocks for which is_meant(record). Throws: std::bad_alloc.
     template <class Which>
     [[nodiscard]] survivors survivors_of(Which is_meant) const {
         survivors alive;
@@ -88,7 +85,7 @@ public:
         return alive;
     }
 
-    /// From here on nothing can be taken. Throws: misuse that names what is still alive; nothing is changed then.
+    /// Refuses later reservations. Throws: misuse that names the live blocks; nothing is changed.
     void close(place where);
 
     [[nodiscard]] std::string title() const;
@@ -97,13 +94,12 @@ private:
     struct alignas(64) part {
         mutable tenured_lock lock;
         live_map blocks;
-        // Threads number for themselves, which costs nothing, and begin together again after each rest.
+        // Parts count without synchronization; at_rest levels the counters.
         std::uint64_t next = 1;
         bool is_closed = false;
     };
 
-    // All trackers, for the program's end: memory whose owner was forgotten keeps its resource, and so its tracker, for
-    // ever.
+    // All trackers, for program exit: memory whose owner was forgotten keeps its resource and tracker alive forever.
     struct registry {
         process_lock guard;
         tracker* first = nullptr;
@@ -137,8 +133,8 @@ private:
     char const* const what_;
     tag const name_;
     mutable std::array<part, 16> parts_{};
-    std::atomic<unsigned> used_ = 0;  // of the parts, those that have ever had a record
-    bool was_told_ = false;           // of what is alive, at the program's end
+    std::atomic<unsigned> used_ = 0;  // bit set of parts that were ever used
+    bool was_told_ = false;           // reported at program exit
     tracker* before_ = nullptr;
     tracker* after_ = nullptr;
 };
@@ -227,8 +223,8 @@ CUOTA_INLINE std::string tracker::title() const {
 }
 
 CUOTA_INLINE auto tracker::registry::instance() -> registry& {
-    static registry& all = *new registry;  // never destroyed: statics leave it until the very end
-    // In a forked child all live memory belongs to the parent.
+    static registry& all = *new registry;  // never destroyed: static objects leave it during exit
+    // In a forked child, all live memory belongs to the parent process.
     static child_hook& hook = *new child_hook{[](child_hook&) noexcept { all.first = nullptr; }};
     (void)hook;
     struct at_program_end {

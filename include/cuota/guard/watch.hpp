@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Watches: who is told when a budget fills up, before anything is refused.
+/// Watches: alerts when a budget fills up, before anything is refused.
 #pragma once
 
 #include <concepts>
@@ -21,26 +21,25 @@
 
 namespace cuota::inline v0 {
 
-/// A height in a budget: `0.9` is a share of its limit, as that moves; `6_GiB` is bytes. So `1.0` is all of it, and
-/// `1` a byte. Example: tests/guard/watch.cpp
+/// A threshold: `0.9` is a share of the budget's present limit, `6_GiB` is bytes. So `1.0` is all of it, and `1` one byte.
 class watch_level {
 public:
-    /// 0 to 1, 0 exclusive; `watch` refuses any other.
+    /// 0 < share <= 1; `watch` refuses any other.
     watch_level(double share) noexcept : share_{share}, is_share_{true} {}
-    /// Any integer. Throws: misuse when negative.
+    /// Throws: misuse if negative.
     template <std::integral Bytes>
     watch_level(Bytes bytes) : bytes_{static_cast<std::size_t>(bytes)} {
         if (std::cmp_less(bytes, 0)) detail::throw_misuse("a watch at {} bytes", {bytes});
     }
 
-    [[nodiscard]] bool is_share() const noexcept { return is_share_; }  ///< else it is bytes
-    /// In bytes: the nearest, and never less than 1.
+    [[nodiscard]] bool is_share() const noexcept { return is_share_; }  ///< false: bytes
+    /// Returns bytes, rounded to nearest, at least 1.
     [[nodiscard]] std::size_t of(std::size_t limit) const noexcept;
-    /// Above nothing, and at most all there is; false for what is no number.
+    /// Returns whether it is above 0 and, as a share, at most 1; false for NaN.
     [[nodiscard]] bool is_sound() const noexcept;
-    /// For two of one kind.
+    /// Requires that both are shares or both bytes.
     [[nodiscard]] bool is_below(watch_level const& other) const noexcept;
-    /// "0.900000", "1024 bytes". Throws: std::bad_alloc.
+    /// Returns "0.900000", "1024 bytes". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 
 private:
@@ -49,14 +48,14 @@ private:
     bool is_share_ = false;
 };
 
-/// What a watch tells beside thresholds that are reached, and by which clock. Example: tests/guard/watch.cpp
+/// Further alerts of a watch, and its clock.
 struct watch_options {
-    bool falling = false;  ///< calls for the all-clear too
-    /// Calls when the limit would be reached within this time if it went on so; the all-clear is at twice the time.
-    /// Looked at with each change, so not while nothing is charged or refunded.
+    bool falling = false;  ///< also call for the all-clear
+    /// Calls when the limit would be reached within this time at the present growth; the all-clear is at twice the time. Evaluated at
+    /// changes only, so not while nothing is charged or refunded.
     std::optional<std::chrono::nanoseconds> time_to_limit{};
-    std::chrono::nanoseconds half_life = std::chrono::seconds{5};  ///< in which past growth counts half
-    /// Another clock, for tests. Called under a lock of the library: it may do nothing but tell the time.
+    std::chrono::nanoseconds half_life = std::chrono::seconds{5};  ///< of the weights of past growth
+    /// A clock for tests, called under a lock of the library: it must only return the time.
     std::chrono::steady_clock::time_point (*clock)() noexcept = std::chrono::steady_clock::now;
 };
 
@@ -67,35 +66,33 @@ class watch_state;
 extern template class shared<detail::watch_state>;
 #endif
 
-/// Calls when what a budget holds rises to a threshold: one call per crossing.
+/// Calls a callback when a budget's held bytes rise to a threshold, once per crossing.
 ///
-/// A threshold is crossed when a charge, or a moved limit, leaves `held() >= threshold`; and again only after
-/// `held() <= threshold - hysteresis` (the all-clear, a call of its own if asked for). What is crossed already when
-/// the watch begins is told at once. A refused charge crosses nothing; a reservation counts in its parent when it is
-/// made. Thresholds ascend, all in bytes or all as shares of the limit of the moment, as the hysteresis is; one above
-/// the limit is never reached. What a device's driver still has is seen when a charge asks it.
+/// A threshold is crossed when a charge or a new limit results in `held() >= threshold`, and re-armed at `held() <= threshold - hysteresis`
+/// (the all-clear, notified on request). Thresholds crossed at construction are notified at once. A refused charge crosses nothing; a
+/// reservation counts in its parent when made. Thresholds ascend, all in bytes or all shares of the present limit, as the hysteresis; one
+/// above the limit is never reached. The limit of a budget of a device changes when a charge queries the driver.
 ///
-/// Calls:   on the thread whose charge or refund crossed, after it was made and outside every lock of the library:
-///          a callback may do anything to budgets and watches, and end its own. In the order of crossing, one at a time,
-///          never one within another: who is delivering also delivers what others cross meanwhile, and what the callback
-///          crosses itself, after it returned. The last 64 crossings wait; of older ones `missed` tells the number.
-///          What a callback throws goes to the error sink; no charge or refund throws or allocates for a watch.
-/// Ends:    with its scope: no call is under way then in another thread, and none follows. So do not end it under a
-///          lock that the callback takes, nor two watches in each other's callbacks.
-/// Cost:    under a watched budget, at any depth, a charge goes by the lock and looks at the clock and the thresholds:
-///          50 to 75 ns for a charge or a refund, where one without a watch mostly takes 1.
-/// Threads: any, but one at a time for one object.
-/// Throws:  on construction only, and with the reason.
+/// Calls:   on the thread whose charge or refund crossed, after it took effect and outside the library's locks. A callback may use budgets
+///          and watches freely, and destroy its own. Calls come in the order of crossing, one at a time, never nested: the delivering
+///          thread also delivers crossings by other threads, and those by the callback after it has returned. The last 64 are kept;
+///          `missed` counts older ones. Exceptions of a callback go to the error sink; no charge or refund throws or allocates for a watch.
+/// Ends:    with its destruction; afterwards no call is running on another thread, and none follows. So do not destroy it under a lock that
+///          the callback takes, nor two watches in each other's callbacks.
+/// Cost:    under a watched budget, at any depth, a charge or refund takes the lock and evaluates clock and thresholds: 50 to 75 ns, in
+///          place of 1 to 2.
+/// Threads: any, one at a time per object.
+/// Throws:  on construction only.
 /// Example: tests/guard/watch.cpp
 class watch {
 public:
-    /// Throws: misuse, which names the reason: no threshold and no time to the limit; thresholds that are not above 0,
-    /// do not ascend, mix shares and bytes, or are shares over 1 or of no limit; a hysteresis that is 0, over the lowest
-    /// threshold, or of the other kind; times that are not above 0; an empty callback. std::bad_alloc.
+    /// Throws: misuse, with the reason: neither thresholds nor a time to the limit; thresholds that are not above 0, do not ascend, mix
+    /// shares and bytes, or are shares above 1 or of no limit; a hysteresis that is 0, above the lowest threshold, or of the other kind;
+    /// times not above 0; an empty callback. std::bad_alloc.
     [[nodiscard]] watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
                         watch_callback callback, watch_options const& options = {});
-    watch(watch&&) noexcept = default;  ///< it goes on; other watches nothing
-    /// Takes over the other, then ends what it was.
+    watch(watch&&) noexcept = default;  ///< moves the watch; `other` watches nothing
+    /// Moves the other, then ends the previous one.
     watch& operator=(watch&& other) noexcept;
     ~watch();
 
@@ -126,7 +123,7 @@ namespace cuota::inline v0::detail {
 void check_watch(std::string const& name, std::size_t limit, std::vector<watch_level> const& levels,
                  watch_level hysteresis, watch_options const& options);
 
-/// What a watch shares with the account and with who is delivering.
+/// State shared by a watch, the account and the delivering thread.
 class watch_state final : public onlooker, public ref_counted {
 public:
     watch_state(budget b, std::vector<watch_level> levels, watch_level hysteresis, watch_callback callback,
@@ -134,7 +131,7 @@ public:
 
     void begin() { budget_access::node(budget_).join(*this); }
 
-    /// After it nobody calls or is called, but for a caller that this call is made from.
+    /// Afterwards the callback does not run, except for a call that this is called from.
     void end() noexcept;
 
     [[nodiscard]] CUOTA_INLINE_IN_PLACE bool note(sight const& now) noexcept override;
@@ -143,14 +140,14 @@ public:
 
 private:
     [[nodiscard]] std::size_t all_clear(watch_level const& level, std::size_t limit) const noexcept;
-    // Once near, it is near until there is twice the time.
+    // Once near, it stays so until the remaining time has doubled.
     [[nodiscard]] bool is_near(std::size_t limit) const noexcept;
 
-    // Under the tree's lock: the oldest makes room. True when there is nobody who will deliver it.
+    // Requires the tree's lock. Overwrites the oldest event. Returns true if no delivery is pending.
     [[nodiscard]] bool keep(sight const& now, std::chrono::steady_clock::time_point time, watch_signal signal,
                             bool rising, std::size_t index) noexcept;
 
-    // Under guard_.
+    // Requires guard_.
     [[nodiscard]] std::optional<watch_event> take_out() noexcept;
 
     budget const budget_;
@@ -158,20 +155,20 @@ private:
     watch_level const hysteresis_;
     watch_options const options_;
 
-    // Under the tree's lock.
+    // Protected by the tree's lock.
     growth growth_;
-    std::size_t over_ = 0;  // so many thresholds, the lowest, have been crossed and not re-armed
+    std::size_t over_ = 0;  // number of thresholds, from the lowest, crossed and not re-armed
     bool near_ = false;
 
-    std::mutex guard_;  // for all below; taken under the tree's
+    std::mutex guard_;  // for all below; locked inside the tree's lock
     std::condition_variable returned_;
     std::array<watch_event, 64> kept_;
     std::uint64_t crossings_ = 0;
-    std::uint64_t called_ = 0;   // of them, or missed
-    bool is_delivered_ = false;  // somebody is at it, or about to be
+    std::uint64_t called_ = 0;   // delivered or missed crossings
+    bool is_delivered_ = false;  // delivery is pending or running
     bool ended_ = false;
-    std::thread::id caller_{};  // in the callback now
-    watch_callback callback_;   // who is in it uses it without the lock
+    std::thread::id caller_{};  // thread that is in the callback
+    watch_callback callback_;   // called without the lock
 };
 
 }  // namespace cuota::inline v0::detail
@@ -253,10 +250,10 @@ CUOTA_INLINE void watch_state::end() noexcept {
     std::unique_lock lock{guard_};
     ended_ = true;
     if (caller_ == std::this_thread::get_id())
-        return;  // from a call whose deliverer then owns all of this alone
+        return;  // called from the callback, whose deliverer now owns this
     returned_.wait(lock, [&] { return caller_ == std::thread::id{}; });
     last.swap(callback_);
-    lock.unlock();  // for what the callback has captured
+    lock.unlock();  // before the captures are destroyed
 }
 
 CUOTA_INLINE_IN_PLACE bool watch_state::note(sight const& now) noexcept {
@@ -277,7 +274,7 @@ CUOTA_INLINE_IN_PLACE bool watch_state::note(sight const& now) noexcept {
 }
 
 CUOTA_INLINE_IN_PLACE void watch_state::deliver() noexcept {
-    shared<watch_state> const me = shared<watch_state>::adopt(this);  // keep() has counted it
+    shared<watch_state> const me = shared<watch_state>::adopt(this);  // keep() has added this owner
     std::unique_lock lock{guard_};
     while (std::optional<watch_event> const next = take_out()) {
         caller_ = std::this_thread::get_id();
@@ -357,7 +354,7 @@ CUOTA_INLINE watch::watch(budget const& watched, std::vector<watch_level> thresh
 }
 
 CUOTA_INLINE watch& watch::operator=(watch&& other) noexcept {
-    watch taken{std::move(other)};  // before this one ends: both may be one object
+    watch taken{std::move(other)};  // before the previous one ends: both may be one object
     std::swap(state_, taken.state_);
     return *this;
 }

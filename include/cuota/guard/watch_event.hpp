@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a watch saw, as data and as a line of JSON; and the callback that writes that line to standard error.
+/// Event of a watch, as data and as a line of JSON; a callback that writes it to standard error.
 #pragma once
 
 #include <cerrno>
@@ -21,47 +21,45 @@
 
 namespace cuota::inline v0 {
 
-/// What was crossed.
+/// Kind of crossing.
 enum class watch_signal {
-    threshold,      ///< of bytes that are held
-    time_to_limit,  ///< at which the limit would be reached if it went on so
+    threshold,      ///< the held bytes crossed a threshold
+    time_to_limit,  ///< the limit would be reached in that time at the present rate
 };
 
-/// A crossing, and all figures of its instant. Bytes; copies cost no allocation.
-/// Example: tests/guard/watch_event.cpp
+/// A crossing, with all figures of its instant. Bytes; copies allocate nothing.
 struct watch_event {
-    std::string_view budget{};                      ///< its name; there as long as the budget is
-    watch_signal signal = watch_signal::threshold;  ///< what was crossed
-    bool rising = true;                             ///< false: the all-clear, sent only when asked for
-    std::size_t index = 0;                          ///< which threshold, the lowest is 0
-    std::size_t threshold = 0;                      ///< what it came to; for time_to_limit the budget's limit
-    std::size_t held = 0;                           ///< right after the change that crossed
-    std::size_t limit = 0;                          ///< of the budget; `unlimited` when it has none
-    std::size_t peak = 0;                           ///< of the budget, up to then
-    std::uint64_t number = 0;  ///< of this watch's crossings, from 1; those that were missed have theirs
-    std::uint64_t missed = 0;  ///< how many since the last call came too fast to be kept
+    std::string_view budget{};                      ///< its name; valid as long as the budget
+    watch_signal signal = watch_signal::threshold;  ///< kind of crossing
+    bool rising = true;                             ///< false: the all-clear, sent on request only
+    std::size_t index = 0;                          ///< of the threshold; the lowest is 0
+    std::size_t threshold = 0;                      ///< in bytes; for time_to_limit the budget's limit
+    std::size_t held = 0;                           ///< after the change that crossed
+    std::size_t limit = 0;                          ///< of the budget; `unlimited` if none
+    std::size_t peak = 0;                           ///< of the budget so far
+    std::uint64_t number = 0;  ///< of this watch's crossings, from 1, missed ones included
+    std::uint64_t missed = 0;  ///< dropped since the previous call
     std::chrono::steady_clock::time_point time{};  ///< of the crossing, by watch_options::clock
     double growth = 0;                             ///< bytes per second, smoothed; negative while it shrinks
-    std::optional<std::chrono::duration<double>> time_to_limit;  ///< seconds; absent: none, or not growing
-    tag charged_as{};    ///< of the charge that crossed, when it had one; empty for a refund
-    place charged_at{};  ///< the same charge's call site
+    std::optional<std::chrono::duration<double>> time_to_limit;  ///< seconds; empty: no limit, or not growing
+    tag charged_as{};    ///< tag of the charge that crossed, if any; empty for a refund
+    place charged_at{};  ///< call site of that charge
 
-    /// What the limit leaves of it; 0 where more is held than that.
+    /// Returns limit - held, or 0.
     [[nodiscard]] std::size_t free() const noexcept { return limit > held ? limit - held : 0; }
 };
 
-/// What a watch calls.
+/// Callback of a watch.
 using watch_callback = std::function<void(watch_event const&)>;
 
-/// The event as one line of JSON, without a line's end. Sizes are bytes, `unlimited` is null; "growth" is bytes per
-/// second, "time_to_limit_ms" null when absent; "steady_ns" is std::chrono::steady_clock's.
-/// Throws: std::bad_alloc. Cost: microseconds.
+/// Returns the event as a line of JSON, without a newline. Sizes are bytes, `unlimited` is null; "growth" is bytes per second;
+/// "time_to_limit_ms" may be null; "steady_ns" is of std::chrono::steady_clock. Throws: std::bad_alloc. Cost: microseconds.
 [[nodiscard]] std::string watch_json(watch_event const& e);
 
 namespace detail {
 
-/// While one is alive, a write of this thread to where nobody reads, or beyond the size that a file may have, fails
-/// instead of ending the program.
+/// While one exists, a write by this thread to a pipe without readers, or beyond the file size limit, fails without terminating the
+/// program.
 class quiet_writes {
 public:
     quiet_writes() noexcept;
@@ -78,9 +76,8 @@ private:
 
 }  // namespace detail
 
-/// A callback for watch: writes watch_json and a line's end to standard error, in one piece, so that lines of several
-/// threads or programs do not mix. What cannot be written (it is closed, nobody reads it, the disk is full) is lost
-/// without a word. Threads: any. Cost: a write. Example: tests/guard/watch_event.cpp
+/// Returns a callback that writes watch_json and a newline to standard error in one write, so that lines of several threads or programs do
+/// not mix. Lines that cannot be written (closed, no reader, disk full) are lost silently. Threads: any. Cost: a write.
 [[nodiscard]] watch_callback log_to_stderr();
 
 }  // namespace cuota::inline v0
@@ -93,7 +90,7 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string watch_json(watch_event const& e) {
-    auto const integer = [](double n) {  // within what a reader's integer holds
+    auto const integer = [](double n) {  // clamped to the range of a reader's integers
         return std::to_string(static_cast<std::int64_t>(std::clamp(n, -9e18, 9e18)));
     };
     detail::json_object line;

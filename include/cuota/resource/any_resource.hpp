@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One resource of any type, in sixteen bytes.
+/// Type-erased resource of 16 bytes.
 #pragma once
 
 #include <cstddef>
@@ -20,51 +20,50 @@ namespace detail {
 class owned_block;
 }
 
-/// Holds a copy of any resource: in place when it is a handle of eight bytes, else in shared state.
-///
-/// Calls, order, threads and throws are those of what is inside. Copies share. Never empty.
+/// Type-erased owner of a resource: in place if that is a handle of 8 bytes, otherwise in shared state. Never empty. Copies share the
+/// resource, which determines order, threads and exceptions of all calls.
 /// Cost:    an indirect call.
 /// Example: tests/resource/any_resource.cpp
 class any_resource {
 public:
-    /// Of any resource. Throws: std::bad_alloc where it is no handle of eight bytes, what its copies throw.
+    /// Stores any resource. Throws: if it is not a handle of 8 bytes, std::bad_alloc and what its copies throw.
     template <class R>
         requires(!std::same_as<std::remove_cvref_t<R>, any_resource>)
     &&resource<R> any_resource(R inside) : calls_{&calls_of<R>} {
         if constexpr (in_place<R>) ::new (at()) R(std::move(inside));
         else ::new (at()) shared<boxed<R>>(shared<boxed<R>>::make(std::move(inside)));
     }
-    /// One more of the same inside: they are equal. As its move.
+    /// Shares the resource; both compare equal. A move is a copy.
     any_resource(any_resource const& other) noexcept;
-    /// As its copy.
+    /// Shares the argument's resource; a move is a copy.
     any_resource& operator=(any_resource const& other) noexcept;
     ~any_resource() { calls_->destroy(at()); }
 
-    /// As what is inside allocates, with the label where that takes one.
+    /// Allocates in order of s; passes the label on to a resource that accepts one.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// As what is inside releases: in stream order of s.
+    /// Frees in order of s.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept;
-    /// Valid on every stream at return.
+    /// Allocates memory that is valid on every stream when it returns.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// For when all work on it was seen to end.
+    /// Frees memory on which all work has finished.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept;
     [[nodiscard]] std::size_t granule() const noexcept { return calls_->granule(at()); }  ///< bytes
-    [[nodiscard]] memory_kind kind() const noexcept { return calls_->kind(at()); }  ///< who can reach it
+    [[nodiscard]] memory_kind kind() const noexcept { return calls_->kind(at()); }        ///< accessibility
 
-    /// Whether both hold resources of one type that are equal; perhaps false for two that were made in different libraries.
-    // A member: a friend would be found for every template over any_resource, and convert it to ask whether it may.
+    /// Returns whether both hold equal resources of one type; may be false if they were made in different shared libraries.
+    // A member: as a friend it would be considered for every class template over any_resource, with a conversion check.
     bool operator==(any_resource const& other) const;
 
 private:
     friend class resource_ref;
     friend class detail::owned_block;
 
-    // As what does not count; the caller must not destroy it.
+    // Tag: makes a copy without a reference count, which must not be destroyed.
     struct uncounted {};
-    // make() returns the handle, which is made in place: its move would count.
+    // Constructs the handle that make() returns in place, since a move would count.
     template <std::invocable Make>
     any_resource(uncounted,
                  Make const& make) noexcept requires kept_by_blocks<std::invoke_result_t<Make const&>>
@@ -75,7 +74,7 @@ private:
     any_resource(uncounted, any_resource const& kept) noexcept;
     [[nodiscard]] bool is_kept_by_blocks() const noexcept { return calls_->allocate_keeping != nullptr; }
     [[nodiscard]] bool keeps_for_graphs() const noexcept { return calls_->keeps_for_graphs; }
-    /// The handle inside when it is an R; else null, and perhaps when it was made in another shared object.
+    /// Returns the stored handle if it is an R, else null; may return null if it was made in another shared library.
     template <kept_by_blocks R>
     [[nodiscard]] R const* if_holds() const noexcept {
         return calls_ == &calls_of<R> ? &inside<R>(at()) : nullptr;
@@ -93,7 +92,7 @@ private:
         bool (*equal)(void const*, void const*);
         void (*copy)(void const* from, void* to) noexcept;
         void (*destroy)(void*) noexcept;
-        // Null when its blocks do not keep it.
+        // null unless the resource is kept_by_blocks
         void* (*allocate_keeping)(void*, stream_ref, std::size_t, std::size_t, label const&);
         bool keeps_for_graphs;
     };
@@ -119,7 +118,7 @@ private:
     }
     template <class R>
     static R& inside(void const* at) noexcept {
-        return inside<R>(const_cast<void*>(at));  // handles are shallow: what they lead to is not ours
+        return inside<R>(const_cast<void*>(at));  // handles are shallow: their state is not const
     }
 
     template <class R>
@@ -130,7 +129,7 @@ private:
 
     template <class R>
     CUOTA_PROCESS_STATE static constexpr calls calls_of{
-        // its address tells which resource is inside
+        // the address of this table identifies the type of the resource
         [](void* at, stream_ref s, std::size_t n, std::size_t a, label const& who) {
             return allocate_labelled(inside<R>(at), s, n, a, who);
         },
@@ -163,7 +162,7 @@ private:
 
 static_assert(sizeof(any_resource) <= 16);
 
-/// pinned_memory{}, as default arguments and options have it: erased once in a program. Throws, cost: nothing.
+/// Returns pinned_memory{}, erased once per program, for default arguments and options. Does not throw.
 [[nodiscard]] any_resource any_pinned_memory() noexcept;
 
 }  // namespace cuota::inline v0

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// cudaMallocAsync and cudaFreeAsync as a resource.
+/// Resource on cudaMallocAsync and cudaFreeAsync.
 #pragma once
 
 #include <cstddef>
@@ -13,34 +13,33 @@
 
 namespace cuota::inline v0 {
 
-/// Memory of one device from the driver's own stream-ordered pool.
-/// `async_memory{}` is of the current device, `async_memory{device{1}}` of that one; `device()` tells. A `resource`.
+/// Resource on the driver's stream-ordered pool of one device: the current one for `async_memory{}`, else `async_memory{device{1}}`.
 ///
 /// Units:   bytes, accounted in multiples of 512.
-/// Order:   valid in the stream from the call on; given back in stream order. The _sync calls are valid everywhere.
+/// Order:   allocated and freed in stream order. Memory of the _sync calls is valid on every stream.
 /// Threads: any.
-/// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256 or a stream of another device;
-///          cuda_error. Nothing is taken then.
-/// Cost:    a driver call each way, some us on a GPU.
+/// Throws:  out_of_memory with the driver's figures; misuse for an alignment above 256 or a stream of another device; cuda_error. Nothing
+///          is allocated.
+/// Cost:    a driver call each, a few us on a GPU.
 /// Example: tests/resource/async_memory.cpp
 class async_memory final : public detail::driver_memory<memory_kind::device, true> {
 public:
     using driver_memory::driver_memory;
 
-    /// Valid in s from here on. Throws: also misuse in a capture of s by this thread.
+    /// Allocates memory that is valid in s from here on. Throws: also misuse if this thread is capturing s.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// In order of s. Null does nothing.
+    /// Frees in order of s. Null does nothing.
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
 
-    /// Valid on every stream at return: the host waits for its own per-thread stream.
+    /// Allocates memory that is valid on every stream; waits for the per-thread stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// The caller has seen all work on it end; cudaFree takes memory of a pool as well, and does not wait for it. Null does nothing.
+    /// Frees memory on which all work has finished: by cudaFree, which accepts pool memory and does not wait for it. Null does nothing.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
 
 private:
-    // The driver would take the memory from the stream's device, without a word.
+    // Needed because the driver would silently allocate on the stream's device.
     void check_device_of(stream_ref s, label const& who) const;
 };
 

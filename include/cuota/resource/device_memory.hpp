@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// cudaMalloc and cudaFree as a resource.
+/// Resource on cudaMalloc and cudaFree.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +22,16 @@ struct cuda_malloc {
 
 }  // namespace detail
 
-/// Memory of one device, straight from the driver. For few, long-lived allocations, and as the source of a pool.
-/// `device_memory{}` is of the current device, `device_memory{device{1}}` of that one; `device()` tells. A `resource`.
+/// Resource on a device's memory, allocated directly from the driver, for few and long-lived allocations and as upstream of a pool.
+/// `device_memory{}` uses the current device, `device_memory{device{1}}` that one.
 ///
 /// Units:   bytes, accounted in multiples of 512.
-/// Order:   valid on every stream at return. `deallocate` blocks the host until the stream is done, since CUDA does not promise that
-///          cudaFree waits; `deallocate_sync` expects that all work on the memory has ended. cudaFree may wait for the whole device.
+/// Order:   valid on every stream when allocated. `deallocate` waits for the stream, since CUDA does not guarantee that cudaFree waits;
+///          `deallocate_sync` requires that all work on the memory has finished. cudaFree may wait for the whole device.
 /// Threads: any.
-/// Throws:  out_of_memory with the driver's numbers, when pools and caches of the device have been asked (docs/refusals.md); misuse for an
-///          alignment above 256; cuda_error. Nothing is taken then.
-/// Cost:    a driver call each way, some 10 to 1000 us on a GPU.
+/// Throws:  out_of_memory with the driver's figures, after pools and caches of the device were made to release memory (docs/refusals.md);
+///          misuse for an alignment above 256; cuda_error. Nothing is allocated.
+/// Cost:    a driver call each, about 10 to 1000 us on a GPU.
 /// Example: tests/resource/device_memory.cpp
 class device_memory final : public detail::blocking_memory<memory_kind::device, detail::cuda_malloc> {
 public:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the resources over the memory of one device have in common.
+/// Base of the resources on one device's memory.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// One device, its granule, and the account of what this process holds there.
+/// Holds a device and counts the bytes that this process holds there.
 template <memory_kind Kind, bool IsPooled = false>
 class driver_memory {
 public:
-    /// On the calling thread's current device. Throws: cuda_error.
+    /// Uses the calling thread's current device. Throws: cuda_error.
     driver_memory() : driver_memory{cuota::device::current()} {}
     explicit driver_memory(cuota::device where) noexcept : where_{where} {}
 
@@ -29,7 +29,7 @@ public:
     friend bool operator==(driver_memory, driver_memory) noexcept = default;
 
 protected:
-    // What call() gives, with the device current; null from it, after all relief, is a refusal with the driver's numbers.
+    // Returns the result of call(), with the device current. If it stays null after all relief measures, throws the driver's refusal.
     template <class Call>
     [[nodiscard]] void* take(std::size_t bytes, std::size_t alignment, label const& who, char const* name,
                              Call call) {
@@ -53,7 +53,7 @@ protected:
         if (p) return p;
         refuse_on(where_, bytes, granule(), who, name, relief.told());
     }
-    // call(p) tells whether the driver took it back; if not, it is still ours, and was reported.
+    // Frees by call(p). If that returns false, the driver did not free p: it stays counted, and was reported.
     template <class Call>
     void give(void* p, std::size_t bytes, Call call) noexcept {
         if (p && call(p)) uncount(round_up(bytes, granule()));
@@ -72,8 +72,9 @@ private:
     cuota::device where_;
 };
 
-/// A driver call that allocates for all streams at once, and cudaFree. CUDA does not promise that cudaFree waits, so the host
-/// waits for the stream first. Take: the call's name, and the call itself.
+/// Resource on a synchronous driver call and cudaFree. deallocate waits for the stream first, since CUDA does not guarantee that cudaFree
+/// does.
+/// Take: name and function of the call.
 template <memory_kind Kind, class Take>
 class blocking_memory : public driver_memory<Kind> {
 public:

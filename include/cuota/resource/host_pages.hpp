@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Whole pages of host memory, straight from the system.
+/// Pages of host memory, mapped directly from the system.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,18 @@
 
 namespace cuota::inline v0::detail {
 
-/// Bytes of a page, a power of two.
+/// Returns the page size, a power of two.
 [[nodiscard]] std::size_t page_bytes() noexcept;
 
-/// So many bytes, in whole pages that are not there until they are touched, large ones where the system has them. Null
-/// when there is no room.
+/// Maps `bytes` bytes of pages, which are not resident before they are touched; huge pages where available. Returns null on failure.
 [[nodiscard]] std::byte* map_pages(std::size_t bytes) noexcept;
 inline void unmap_pages(void* at, std::size_t bytes) noexcept { (void)::munmap(at, bytes); }
 
-/// How many threads touch so many bytes soonest: more than four do not help, and a few MiB are not worth a thread.
+/// Returns the number of threads that touch `bytes` bytes fastest: at most four, and one for a few MiB.
 [[nodiscard]] std::size_t threads_to_touch(std::size_t bytes) noexcept;
 
-/// Makes every page be there, each part by a thread: the system clears pages, which takes most of the time that it
-/// takes to lock them. Threads that cannot be had are done without.
+/// Makes all pages resident, in parallel: clearing pages takes most of the time of locking them. Does with fewer threads if some cannot
+/// start.
 void touch_pages(std::byte* at, std::size_t bytes, std::size_t threads) noexcept;
 
 }  // namespace cuota::inline v0::detail
@@ -47,7 +46,7 @@ CUOTA_INLINE std::size_t page_bytes() noexcept {
 CUOTA_INLINE std::byte* map_pages(std::size_t bytes) noexcept {
     void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return nullptr;
-    (void)::madvise(at, bytes, MADV_HUGEPAGE);  // a wish
+    (void)::madvise(at, bytes, MADV_HUGEPAGE);  // best effort
     return static_cast<std::byte*>(at);
 }
 
@@ -63,7 +62,7 @@ CUOTA_INLINE void touch_pages(std::byte* at, std::size_t bytes, std::size_t thre
     };
     std::size_t const a_part = round_up(bytes / std::max<std::size_t>(threads, 1) + 1, page_bytes());
     dynamic_array<std::jthread> others;
-    std::size_t done = std::min(a_part, bytes);  // the first part is ours
+    std::size_t done = std::min(a_part, bytes);  // the first part is for this thread
     try {
         others.reserve(threads);
         while (done < bytes) {

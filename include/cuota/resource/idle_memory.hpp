@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Idle memory: a registry of the objects that hold it, the order in which they are asked to release it, and the measures that are
-/// taken when the driver refuses a request.
+/// Idle memory: a registry of its holders, the order in which they release it, and the measures taken when the driver refuses a request.
 #pragma once
 
 #include <cstddef>
@@ -19,38 +18,38 @@
 
 namespace cuota::inline v0::detail {
 
-/// An object that holds unused memory and can release it, as a pool or a loader does. The functions are called outside every lock, from
-/// the thread whose request does not fit.
+/// Holder of unused memory that it can release, such as a pool or a loader. All members are called outside every lock, by the thread whose
+/// request does not fit.
 class idle_holder : public ref_counted {
 public:
     virtual ~idle_holder() = default;
 
-    /// Releases at least `wanted` bytes of unused memory, or all there is, and as little more as possible. Returns the bytes released.
+    /// Releases at least `wanted` bytes of unused memory, or all of it, overshooting as little as possible. Returns the bytes released.
     virtual std::size_t reclaim(std::size_t wanted) noexcept = 0;
 
-    /// The bytes that reclaim(wanted) would release now. Where they are not known exactly, an upper bound.
+    /// Returns the bytes that reclaim(wanted) would release now; an upper bound if they are not known exactly.
     [[nodiscard]] virtual std::size_t reclaimable(std::size_t wanted) const noexcept = 0;
 
-    /// The bytes that it could release if all memory of these holdings had been freed before.
+    /// Returns the bytes that it could release after all memory of these holdings was freed.
     [[nodiscard]] virtual std::size_t reclaimable_if(std::span<holding const>) const {
         return reclaimable(unlimited);
     }
 
-    /// Holders with a higher priority are asked first; among equals, the one that releases the least excess over what is missing.
+    /// Holders of higher priority come first; among equal ones the holder that would overshoot least.
     [[nodiscard]] virtual int priority() const noexcept { return 0; }
 
-    /// True when reclaim() returns a figure of a function of the program. It is then checked against the account.
+    /// Returns true if the result of reclaim() comes from a function of the program; it is then checked against the account.
     [[nodiscard]] virtual bool speaks_for_program() const noexcept { return false; }
-    /// Total bytes so far that were freed in it and stayed charged, as blocks of a pool do; reclaim() can release them. Never decreases.
+    /// Returns the total bytes freed into it that stayed charged, such as blocks of a pool; reclaim() can release them. Never decreases.
     [[nodiscard]] virtual std::size_t freed() const noexcept { return 0; }
-    /// Reports to the error sink that reclaim() returned a larger figure than `shown`, the bytes that the account got back.
+    /// Reports to the error sink that reclaim() claimed more than `shown`, the bytes that the account got back.
     virtual void report_false_claim(std::size_t, std::size_t, std::string const&) const noexcept {}
 
-    /// Its name in messages.
+    /// Returns its name in messages.
     [[nodiscard]] virtual std::string title() const = 0;
 };
 
-/// While one exists, this thread asks no holder to release memory: it is inside such a call already, or its request is optional.
+/// While one exists, this thread calls no holder: it is inside such a call, or its request is optional.
 class reclaiming {
 public:
     reclaiming() noexcept : before_{std::exchange(is_on(), true)} {}
@@ -64,33 +63,33 @@ private:
     bool before_;
 };
 
-/// The holders that are asked for one lack of memory: by priority, and among equals so that as little as possible is given in excess.
+/// The holders to be called for one shortfall, in order of priority; among equal ones, so that the overshoot is least.
 class idle_round {
 public:
     explicit idle_round(dynamic_array<shared<idle_holder>> asked);
 
-    /// Whether the holders that were not asked yet could release `missing` bytes together.
+    /// Returns whether the holders not called yet could together release `missing` bytes.
     [[nodiscard]] bool can_give(std::size_t missing) const noexcept;
     [[nodiscard]] bool is_over() const noexcept { return left_.empty(); }
-    /// Removes and returns the holder to be asked next for `missing` bytes. Requires: !is_over().
+    /// Removes and returns the next holder to call for `missing` bytes. Requires: !is_over().
     [[nodiscard]] shared<idle_holder> next(std::size_t missing) noexcept;
 
 private:
     dynamic_array<shared<idle_holder>> left_;
 };
 
-/// Where memory of the driver comes from.
+/// Origin of driver memory: a device, the host, or unknown.
 class memory_origin {
 public:
-    /// Of a device.
+    /// A device.
     memory_origin(device where) noexcept : ordinal_{where.ordinal()} {}
-    /// Page-locked memory of the host.
+    /// Page-locked host memory.
     [[nodiscard]] static memory_origin host() noexcept { return memory_origin{-1}; }
-    /// Memory of a device or of the host; which of them is not known.
+    /// Device or host memory.
     [[nodiscard]] static memory_origin unknown() noexcept { return memory_origin{-2}; }
 
     [[nodiscard]] bool is_host() const noexcept { return ordinal_ == -1; }
-    /// Requires: the origin is a device.
+    /// Requires that the origin is a device.
     [[nodiscard]] device where() const noexcept { return device{ordinal_}; }
     friend bool operator==(memory_origin, memory_origin) noexcept = default;
 
@@ -99,14 +98,14 @@ private:
     int ordinal_;
 };
 
-/// All holders of this process, of every budget: the driver does not know of budgets. Threads: any.
+/// All holders of this process, over all budgets, which the driver does not distinguish. Threads: any.
 class idle_registry {
 public:
-    /// Registers a holder, which is asked when the driver refuses memory of that origin. It must leave before it is destroyed.
+    /// Registers a holder, to be called when the driver refuses memory of that origin. It must leave before it is destroyed.
     /// Throws: std::bad_alloc.
     static void join(memory_origin from, idle_holder& who);
     static void leave(idle_holder& who) noexcept;
-    /// The holders of that origin. Throws: std::bad_alloc.
+    /// Returns the holders of that origin. Throws: std::bad_alloc.
     [[nodiscard]] static dynamic_array<shared<idle_holder>> of(memory_origin from);
 
 private:
@@ -114,24 +113,23 @@ private:
     CUOTA_PROCESS_STATE [[nodiscard]] static shelf& all() noexcept;
 };
 
-/// The measures that are taken for one request that the driver has refused, before the program gets the refusal. They are taken one
-/// after the other, and the request is tried again after each that released memory. A request that the driver grants runs none of them.
+/// Measures against a refusal by the driver, taken one after the other for one request, which is retried after each that released memory. A
+/// request that the driver grants causes none of them.
 ///
-///     1  if the device's default pool (cudaMallocAsync) holds unused memory or frees that have not completed, those frees are waited
-///        for, and the pool is trimmed
-///     2  pools and loaders of the same origin, of every budget, are asked for what is missing
-///     3  the program's own caches (a reclaimer does not state the origin of its memory) are asked, and then pools again
+///     1  if the device's default pool (cudaMallocAsync) holds unused memory or pending frees, waits for those frees and trims the pool
+///     2  pools and loaders of the same origin, of every budget, release the shortfall
+///     3  the program's caches, whose reclaimers state no origin, release it, and then pools again
 ///
-/// No holder is asked from inside a call that releases memory (`reclaiming`). Frees by `async_memory` on streams that are not
-/// captured are waited for, and those of other code are not: a wait for the whole device would spoil the captures of others.
-/// Threads: one at a time. Cost: calls of the driver, and a wait for the device where its default pool has memory that is not in use.
+/// No holder is called from inside a reclaim call (`reclaiming`). Waits for frees by `async_memory` on streams that are not capturing, but
+/// not for those of other code: a wait for the whole device would invalidate captures.
+/// Threads: one at a time. Cost: driver calls, and a wait for the device if its default pool holds unused memory.
 class driver_relief {
 public:
     explicit driver_relief(memory_origin from) noexcept : from_{from} {}
 
-    /// Takes measures until one releases memory for `bytes`: true then, false when none is left. Errors go to the error sink.
+    /// Takes measures until one releases memory for `bytes`; returns false if none is left. Errors are reported to the error sink.
     [[nodiscard]] bool relieve(std::size_t bytes) noexcept;
-    /// The holders that were asked, and the bytes that each released.
+    /// Returns the holders that were called, with the bytes that each released.
     [[nodiscard]] std::vector<reclaimer_facts> const& told() const noexcept { return told_; }
 
 private:
@@ -140,11 +138,10 @@ private:
     // Each returns whether it released memory. Throws: cuda_error, std::bad_alloc.
     [[nodiscard]] bool take(measure next, std::size_t bytes);
     [[nodiscard]] bool trim();
-    // Asks none of them when they, and the `others` bytes of holders that are asked later, could not cover what is missing.
+    // Calls none of the holders if they, together with the `others` bytes of later ones, cannot cover the shortfall.
     [[nodiscard]] bool ask(dynamic_array<shared<idle_holder>> whom, std::size_t bytes,
                            std::size_t others = 0);
-    // The bytes that are missing on the device, `unlimited` for more than its whole memory. For the host, whose free memory is not
-    // known, all of them.
+    // Returns the shortfall on the device; `unlimited` above its total memory. On the host, whose free memory is unknown, returns `bytes`.
     [[nodiscard]] std::size_t lacking(std::size_t bytes) const;
 
     memory_origin const from_;
@@ -152,7 +149,7 @@ private:
     std::vector<reclaimer_facts> told_{};
 };
 
-/// Returns call(), which is repeated after each measure of relief while it returns null.
+/// Returns call(), repeated after each successful measure while it returns null.
 template <class Call>
 [[nodiscard]] void* call_with_relief(driver_relief& relief, std::size_t bytes, Call call) {
     void* p = call();
@@ -189,7 +186,7 @@ CUOTA_INLINE bool idle_round::can_give(std::size_t missing) const noexcept {
 }
 
 CUOTA_INLINE shared<idle_holder> idle_round::next(std::size_t missing) noexcept {
-    // Of those with the highest priority: the one that covers it with the least excess, else the one that releases most.
+    // Among the highest priority, prefers the holder that covers the shortfall with the least overshoot, else the one that releases most.
     auto* best = left_.begin();
     std::size_t most = (*best)->reclaimable(missing);
     for (auto* at = best + 1; at != left_.end() && (*at)->priority() == (*best)->priority(); ++at) {
@@ -232,7 +229,7 @@ CUOTA_INLINE void idle_registry::leave(idle_holder& who) noexcept {
 CUOTA_INLINE dynamic_array<shared<idle_holder>> idle_registry::of(memory_origin from) {
     dynamic_array<shared<idle_holder>> found;
     std::lock_guard const lock{all().guard};
-    // A throw of a later push_back would release owners, perhaps the last ones, under the lock.
+    // Reserved, because a throwing push_back would release owners, perhaps the last ones, under the lock.
     found.reserve(all().holders.size());
     for (auto const& [origin, who] : all().holders)
         if (origin == from && who->try_add_owner()) found.push_back(shared<idle_holder>::adopt(who));
@@ -257,14 +254,14 @@ CUOTA_INLINE bool driver_relief::take(measure next, std::size_t bytes) {
     std::size_t idle = 0;
     for (auto const& one : holders) idle = saturating_add(idle, one->reclaimable(unlimited));
     if (!ask(idle_registry::of(memory_origin::unknown()), bytes, idle)) return false;
-    (void)ask(std::move(holders), bytes);  // caches may have freed blocks of pools
+    (void)ask(std::move(holders), bytes);  // caches may have freed blocks into pools
     return true;
 }
 
 CUOTA_INLINE bool driver_relief::trim() {
     if (from_.is_host()) return false;
     device const where = from_.where();
-    // Is any of it not ours, so unused or not freed yet?
+    // Nothing to trim unless the pool has memory that no resource of ours uses: unused, or with a pending free.
     if (rt::in_default_pool(where).reserved <= taken_from_pool_of(where).load()) return false;
     (void)wait_for_async_frees(where);
     rt::trim_default_pool(where);
@@ -275,7 +272,7 @@ CUOTA_INLINE std::size_t driver_relief::lacking(std::size_t bytes) const {
     if (from_.is_host()) return bytes;
     device::memory_info const memory = from_.where().memory();
     if (bytes > memory.total) return unlimited;
-    return bytes > memory.free ? bytes - memory.free : bytes;  // enough is free, but in pieces
+    return bytes > memory.free ? bytes - memory.free : bytes;  // enough is free, but fragmented
 }
 
 CUOTA_INLINE bool driver_relief::ask(dynamic_array<shared<idle_holder>> whom, std::size_t bytes,
@@ -283,7 +280,7 @@ CUOTA_INLINE bool driver_relief::ask(dynamic_array<shared<idle_holder>> whom, st
     if (whom.empty()) return false;
     std::size_t const missing = lacking(bytes);
     idle_round round{std::move(whom)};
-    // How much of the host's memory is missing is not known.
+    // The shortfall on the host is unknown.
     if (!from_.is_host() && !round.can_give(missing - std::min(missing, others))) return false;
     std::size_t got = 0;
     while (got < missing && !round.is_over()) {
@@ -294,7 +291,7 @@ CUOTA_INLINE bool driver_relief::ask(dynamic_array<shared<idle_holder>> whom, st
         told_.push_back({who->title(), wanted, given, 0});
         got = saturating_add(got, given);
     }
-    if (got != 0) (void)trim();  // a pool's source may be the driver's pool
+    if (got != 0) (void)trim();  // the upstream of a pool may be the driver's pool
     return got != 0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory that migrates between host and device, as a resource.
+/// Resource on cudaMallocManaged.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ struct cuda_malloc_managed {
 
 }  // namespace detail
 
-/// Managed memory of one device: reachable from both sides, moved by the driver on demand.
-/// `managed_memory{}` is of the current device, `managed_memory{device{1}}` of that one; `device()` tells. A `resource`.
+/// Resource on managed memory of one device, accessible to host and device and migrated by the driver on demand. `managed_memory{}` uses
+/// the current device, `managed_memory{device{1}}` that one.
 ///
-/// Units:   bytes, accounted in multiples of 512, as if they were resident, which they may not be.
+/// Units:   bytes, accounted in multiples of 512 as if they were resident, which they may not be.
 /// Order:   as device_memory.
 /// Threads: any.
-/// Throws:  out_of_memory with the driver's numbers; misuse for an alignment above 256; cuda_error. Nothing is taken then.
-/// Cost:    a driver call each way.
+/// Throws:  out_of_memory with the driver's figures; misuse for an alignment above 256; cuda_error. Nothing is allocated.
+/// Cost:    a driver call each.
 /// Example: tests/resource/managed_memory.cpp
 class managed_memory final
     : public detail::blocking_memory<memory_kind::managed, detail::cuda_malloc_managed> {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Page-locked host memory on one NUMA node, and threads that stay there. Needs libnuma (link it: -lnuma); included by nothing
-/// else of the library.
+/// Page-locked host memory on one NUMA node, and binding of threads to nodes. Requires libnuma (link with -lnuma); no other header includes
+/// it.
 #pragma once
 
 #if !__has_include(<numa.h>)
@@ -33,24 +33,24 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// For errno, right after `call`. In containers it is often the sandbox that refuses: Docker's lets these calls through with
-/// the capability SYS_NICE only.
+/// Makes an error from errno, right after `call`. In containers the cause is often the sandbox: Docker allows these calls only with the
+/// capability SYS_NICE.
 [[nodiscard]] inline std::system_error refused_by_kernel(char const* call, int node) {
     int const why = errno;
     return {why, std::system_category(),
             "cuota: the kernel refused " + std::string{call} + " for NUMA node " + std::to_string(node)};
 }
 
-/// Whether the kernel answers questions about NUMA; libnuma may be asked then, and not before. errno says why not.
+/// Returns whether the kernel supports NUMA queries, without which libnuma must not be called. Sets errno if not.
 [[nodiscard]] inline bool kernel_knows_nodes() noexcept { return ::numa_available() >= 0; }
 
 struct node_memory {
     std::size_t total = 0;
     std::size_t free = 0;
 };
-/// Zeros for a node that is not there, has no memory, or none for this process.
+/// Returns zeros if the node does not exist or has no memory for this process.
 [[nodiscard]] inline node_memory memory_of_node(int node) noexcept {
-    // Any number may be asked about.
+    // Checked first, so that any number is allowed.
     if (!::numa_bitmask_isbitset(numa_all_nodes_ptr, static_cast<unsigned>(node))) return {};
     long long free = 0;
     long long const total = ::numa_node_size64(node, &free);
@@ -63,15 +63,14 @@ struct free_bitmask {
 };
 using unique_bitmask = std::unique_ptr<bitmask, free_bitmask>;
 
-/// So many of new pages as stand here at once: where they lie, asked and changed.
+/// Queries and changes the node of new pages, in portions of `most` pages.
 class placed_pages {
 public:
     static constexpr std::size_t most = 1024;
 
     explicit placed_pages(int node) noexcept : node_{node} { wanted_.fill(node); }
 
-    /// Whether all lie on the node, those that can be moved having been moved. Throws: std::system_error when the kernel does
-    /// not tell.
+    /// Moves pages to the node; returns whether all are there. Throws: std::system_error if the kernel refuses the query.
     [[nodiscard]] bool all_of(std::byte* at, std::size_t bytes) {
         for (std::size_t done = 0; done < bytes; done += most * page_bytes())
             if (!these(at + done, std::min(bytes - done, most * page_bytes()))) return false;
@@ -84,12 +83,11 @@ private:
         for (std::size_t i = 0; i != n; ++i) pages_[i] = at + i * page_bytes();
         std::size_t const strays = strays_of(n);
         if (strays == 0) return true;
-        // The kernel makes room on the node for a page that is moved, but ends no process for it. Who could not be moved
-        // shows below.
+        // To move a page, the kernel reclaims memory of the node but kills no process. Pages that could not be moved are found below.
         (void)::move_pages(0, strays, pages_.data(), wanted_.data(), found_.data(), MPOL_MF_MOVE);
         return strays_of(strays) == 0;
     }
-    /// Of the first n pages those that lie elsewhere: brought to the front, and counted.
+    /// Moves those of the first n pages that are on other nodes to the front of pages_, and returns their number.
     [[nodiscard]] std::size_t strays_of(std::size_t n) {
         found_.fill(-ENOENT);
         if (::move_pages(0, n, pages_.data(), nullptr, found_.data(), 0) < 0)
@@ -105,10 +103,10 @@ private:
     std::array<int, most> wanted_{}, found_{};
 };
 
-/// Makes pages that are not there yet come from the node while it has some. Throws: std::system_error.
+/// Makes non-resident pages be allocated from the node while it has free ones. Throws: std::system_error.
 inline void prefer_node(std::byte* at, std::size_t bytes, int node) {
     constexpr std::size_t word = std::numeric_limits<unsigned long>::digits;
-    std::array<unsigned long, 1024 / word> nodes{};  // as many as any kernel knows
+    std::array<unsigned long, 1024 / word> nodes{};  // the most nodes of any kernel
     nodes[static_cast<std::size_t>(node) / word] = 1UL << (static_cast<std::size_t>(node) % word);
     if (::mbind(at, bytes, MPOL_PREFERRED, nodes.data(), nodes.size() * word + 1, 0) != 0)
         throw refused_by_kernel("mbind", node);
@@ -116,24 +114,23 @@ inline void prefer_node(std::byte* at, std::size_t bytes, int node) {
 
 }  // namespace detail
 
-/// A NUMA node of this machine that has memory for this process. A value; owns nothing.
-/// Threads: any. Cost: a question to the kernel to make one, and for its memory. Example: tests/resource/numa_memory.cpp
+/// A NUMA node with memory for this process. A value; owns nothing.
+/// Threads: any. Cost: construction and memory() query the kernel. Example: tests/resource/numa_memory.cpp
 class numa_node {
 public:
-    /// The node of that number, as the kernel counts: device::host_node() is such a number.
-    /// Throws: misuse for a node that is not there or has no memory for this process; std::system_error when the kernel knows
-    /// nothing of nodes or refuses to tell, as sandboxes do.
+    /// Selects a node by the kernel's number, such as device::host_node().
+    /// Throws: misuse if it does not exist or has no memory for this process; std::system_error if the kernel does not support or, as
+    /// sandboxes do, refuses NUMA queries.
     explicit numa_node(int number, place where = place::here());
 
     [[nodiscard]] int number() const noexcept { return number_; }  ///< as the kernel counts
 
-    /// Both of one moment; other programs may change it at once.
+    /// Figures of one moment; other programs may change them at any time.
     struct memory_info {
-        std::size_t free =
-            0;  ///< bytes in nobody's use; what the system caches of files is not free, but can be had
+        std::size_t free = 0;   ///< unused bytes, without the reclaimable page cache
         std::size_t total = 0;  ///< bytes of the node
     };
-    /// The kernel's view of this node's memory, now.
+    /// Returns the kernel's present figures for this node.
     [[nodiscard]] memory_info memory() const noexcept {
         detail::node_memory const now = detail::memory_of_node(number_);
         return {now.free, now.total};
@@ -144,7 +141,7 @@ private:
     int number_;
 };
 
-/// All nodes that have memory for this process, by number; none when the kernel knows nothing of nodes, or refuses to tell.
+/// Returns all nodes with memory for this process, by number; empty if the kernel does not support or refuses NUMA queries.
 /// Throws: std::bad_alloc.
 [[nodiscard]] inline std::vector<numa_node> numa_nodes() {
     std::vector<numa_node> all;
@@ -163,13 +160,13 @@ inline numa_node::numa_node(int number, place where) : number_{number} {
                          {number, others});
 }
 
-/// Lets the calling thread run on the node's processors only, and threads that it starts from now on: of those that it may
-/// run on now. Memory that it is the first to touch lies there, then. For a loader's workers:
+/// Restricts the calling thread, and threads that it starts later, to those of its allowed processors that belong to the node. Memory that
+/// it touches first is then allocated there. For a loader's workers:
 ///
 ///     .worker_start = [here = cuota::numa_node{0}](std::size_t) { cuota::bind_this_thread(here); }
 ///
-/// Throws:  misuse when none of them is the node's, as nodes have that are memory only; std::system_error when the kernel
-///          refuses. The thread runs where it did then.
+/// Throws:  misuse if none of them belongs to the node, as for memory-only nodes; std::system_error if the kernel refuses. The thread's
+///          binding is unchanged.
 /// Example: tests/resource/numa_memory.cpp
 CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = place::here()) {
     detail::unique_bitmask const now{::numa_allocate_cpumask()}, there{::numa_allocate_cpumask()};
@@ -177,7 +174,7 @@ CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = pla
         throw detail::refused_by_kernel("sched_getaffinity", to.number());
     {
         static auto& guard =
-            *new detail::process_lock;  // libnuma keeps what it has read, and guards that by nothing
+            *new detail::process_lock;  // libnuma caches the mapping without synchronization
         std::lock_guard const lock{guard};
         if (::numa_node_to_cpus(to.number(), there.get()) != 0)
             throw detail::refused_by_kernel("reading its processors", to.number());
@@ -193,37 +190,35 @@ CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = pla
         throw detail::refused_by_kernel("sched_setaffinity", to.number());
 }
 
-/// Page-locked host memory as registered_memory, every page of which lies on one NUMA node: on the device's own side of the
-/// machine, a copy does not cross to the other.
+/// Resource on page-locked host memory like registered_memory, with all pages on one NUMA node. On the device's own node, copies do not
+/// cross between sockets.
 ///
 ///     if (auto const near = gpu.host_node())
 ///         options.host_memory = cuota::numa_memory{cuota::numa_node{*near}};
 ///
-/// Pages are asked of the node first, touched, and looked at. Those that the kernel took from elsewhere are moved, for which
-/// it gives up what it caches of files there; when it cannot, the request is refused. Neither memory elsewhere nor the
-/// system's killer of processes stands in for a node that is full, as they do behind numa_alloc_onnode: what lies elsewhere
-/// for a while is 256 MiB at most.
+/// Pages are requested from the node, touched, and checked. Pages that the kernel placed elsewhere are moved, for which it drops page cache
+/// of the node; if that fails, the request is refused. Unlike numa_alloc_onnode, a full node leads neither to memory elsewhere nor to the
+/// kernel's OOM killer. At most 256 MiB are elsewhere temporarily.
 /// Units:   bytes, accounted in whole pages.
-/// Order:   valid at return; deallocate waits for the stream, deallocate_sync does not wait.
+/// Order:   valid when allocated; deallocate waits for the stream, deallocate_sync does not.
 /// Threads: any.
-/// Throws:  out_of_memory, with what the node has free; misuse for an alignment above a page; cuda_error; std::system_error
-///          when the kernel refuses to place pages or to tell where they lie (mbind, move_pages), as sandboxes do. Nothing is
-///          taken then.
-/// Cost:    that of registered_memory, and up to half as much again, for the kernel is asked about every page.
+/// Throws:  out_of_memory with the node's free bytes; misuse for an alignment above a page; cuda_error; std::system_error if the kernel
+///          refuses to place or query pages (mbind, move_pages), as sandboxes do. Nothing is allocated.
+/// Cost:    that of registered_memory, plus up to half for the query of every page.
 /// Example: tests/resource/numa_memory.cpp
 class numa_memory : public detail::registered_pages<numa_memory> {
     friend detail::registered_pages<numa_memory>;
 
 public:
-    explicit numa_memory(numa_node where) noexcept : node_{where} {}  ///< takes nothing yet
+    explicit numa_memory(numa_node where) noexcept : node_{where} {}  ///< allocates nothing yet
 
-    [[nodiscard]] numa_node node() const noexcept { return node_; }  ///< where its pages lie
-    /// By node.
+    [[nodiscard]] numa_node node() const noexcept { return node_; }  ///< the node of its pages
+    /// Compares the nodes.
     friend bool operator==(numa_memory const& a, numa_memory const& b) noexcept { return a.node_ == b.node_; }
 
 private:
     [[nodiscard]] bool settle(std::byte* at, std::size_t bytes) const {
-        if (bytes > node_.memory().total) return false;  // and nobody's caches go for nothing
+        if (bytes > node_.memory().total) return false;  // refused before any page cache is dropped
         constexpr std::size_t a_part = std::size_t{256} << 20;
         detail::prefer_node(at, bytes, node_.number());
         detail::placed_pages places{node_.number()};
@@ -238,7 +233,7 @@ private:
         numa_node::memory_info const now = node_.memory();
         detail::append_message(r.cause, "; NUMA node {} has {} free of {}",
                                {node_.number(), detail::as_bytes(now.free), detail::as_bytes(now.total)});
-        if (now.free < r.charged) r.would_fit = round_down(now.free, r.granule);  // else it was not the node
+        if (now.free < r.charged) r.would_fit = round_down(now.free, r.granule);  // else not the cause
         return r;
     }
 

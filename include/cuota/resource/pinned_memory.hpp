@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Page-locked host memory as a resource.
+/// Resource on page-locked host memory.
 #pragma once
 
 #include <cuota/core/config.hpp>
@@ -10,33 +10,33 @@
 
 namespace cuota::inline v0 {
 
-/// Page-locked host memory: what copies to and from a device can use while the host goes on. A `resource`, without state.
+/// Resource on page-locked host memory, which asynchronous copies to and from a device require. Stateless.
 ///
-/// Units:   bytes, accounted as asked.
-/// Order:   valid at return; deallocate waits for the stream, deallocate_sync does not wait.
+/// Units:   bytes, accounted as requested.
+/// Order:   valid when allocated; deallocate waits for the stream, deallocate_sync does not.
 /// Threads: any.
-/// Throws:  out_of_memory; misuse for an alignment above 256; cuda_error. Nothing is taken then.
+/// Throws:  out_of_memory; misuse for an alignment above 256; cuda_error. Nothing is allocated.
 /// Cost:    about 0.5 s per GiB on typical hosts: allocate once, reuse.
 /// Example: tests/resource/pinned_memory.cpp
 class pinned_memory {
 public:
-    /// As allocate_sync: no stream is asked.
+    /// Like allocate_sync; the stream is ignored.
     [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// The host waits for s first. Null does nothing.
+    /// Waits for s, then frees. Null does nothing.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept;
 
-    /// Valid at return, for the host and for every device.
+    /// Allocates memory that is valid for the host and every device.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// No wait: for when all work on it was seen to end. Null does nothing.
+    /// Frees memory on which all work has finished. Null does nothing.
     void deallocate_sync(void* p, std::size_t, std::size_t = default_alignment) noexcept;
 
-    [[nodiscard]] static constexpr std::size_t granule() noexcept { return 1; }  ///< bytes: to the byte
-    /// For host code and copies.
+    [[nodiscard]] static constexpr std::size_t granule() noexcept { return 1; }  ///< 1 byte
+    /// Returns the kind for host code and copies.
     [[nodiscard]] static constexpr memory_kind kind() noexcept { return memory_kind::pinned; }
-    friend bool operator==(pinned_memory, pinned_memory) noexcept = default;  ///< always
+    friend bool operator==(pinned_memory, pinned_memory) noexcept = default;  ///< always true
 };
 
 }  // namespace cuota::inline v0

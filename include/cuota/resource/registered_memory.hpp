@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Page-locked host memory that is sooner there.
+/// Resource on page-locked host memory that is faster to allocate.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Page-locked memory out of pages that Self makes be there: all that is the same wherever they lie.
+/// Base of resources that lock mapped pages, independent of their placement. Self provides:
 ///
-/// self.settle(at, bytes)  makes so many bytes of new pages be there, where Self wants them; false when there is no room.
-///                         What it throws leaves nothing behind
-/// self.told(refusal)      a refusal, with what Self knows of it
+///     self.settle(at, bytes)  makes new pages resident where Self requires them; returns false if memory is short. If it throws, it has
+///                             left nothing behind
+///     self.told(refusal)      returns the refusal with facts added by Self
 template <class Self>
 class registered_pages {
 public:
@@ -50,7 +50,7 @@ public:
         note_given(r, relief.told());
         throw out_of_memory{self().told(std::move(r))};
     }
-    /// What cannot be unlocked is reported, and stays.
+    /// A failure to unlock is reported, and the memory is leaked.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept {
         std::size_t const all = round_up(bytes, granule());
         if (p && rt::unlock_pages(p, all)) unmap_pages(p, all);
@@ -62,7 +62,7 @@ public:
 private:
     [[nodiscard]] Self const& self() const noexcept { return static_cast<Self const&>(*this); }
 
-    // Null when something is missing, which it says.
+    // Returns null on failure, and sets `missing` to the reason.
     [[nodiscard]] void* try_allocate(std::size_t bytes, label const& who, char const*& missing) const {
         std::byte* const at = map_pages(bytes);
         missing = "the system has no room for that many pages";
@@ -78,7 +78,7 @@ private:
         return nullptr;
     }
 
-    /// What is missing; null when nothing is.
+    /// Returns null on success, else the reason of the failure.
     [[nodiscard]] char const* lock_new(std::byte* at, std::size_t bytes, label const& who) const {
         if (!self().settle(at, bytes)) return "its pages found no room";
         rt::on_behalf_of(who.where, who.name);
@@ -88,21 +88,21 @@ private:
 
 }  // namespace detail
 
-/// Page-locked host memory as pinned_memory, made another way: pages from the system that several threads touch, locked
-/// where they are (cudaHostRegister). What takes a driver 0.5 s a GiB by one thread takes about a fifth of it.
+/// Resource on page-locked host memory like pinned_memory, but allocated faster: several threads touch pages from the system, which are
+/// then locked in place (cudaHostRegister). This takes about a fifth of the 0.5 s per GiB that a driver needs with one thread.
 ///
-/// Aligned to pages, as direct input and output wants it. A `resource`, without state.
+/// Page-aligned, as direct I/O requires. Stateless.
 /// Units:   bytes, accounted in whole pages.
-/// Order:   valid at return; deallocate waits for the stream, deallocate_sync does not wait.
+/// Order:   valid when allocated; deallocate waits for the stream, deallocate_sync does not.
 /// Threads: any.
-/// Throws:  out_of_memory; misuse for an alignment above a page; cuda_error. Nothing is taken then.
+/// Throws:  out_of_memory; misuse for an alignment above a page; cuda_error. Nothing is allocated.
 /// Cost:    about 0.1 s per GiB on typical hosts (RMM issue 2496, cuDF pull request 23457): allocate once, reuse.
 /// Example: tests/resource/registered_memory.cpp
 class registered_memory : public detail::registered_pages<registered_memory> {
     friend detail::registered_pages<registered_memory>;
 
 public:
-    /// Always: there is one system.
+    /// Always true.
     friend bool operator==(registered_memory const&, registered_memory const&) noexcept { return true; }
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a source of memory is: the concept, and what every source here shares.
+/// The resource concept, and declarations shared by all resources.
 #pragma once
 
 #include <array>
@@ -19,30 +19,32 @@
 
 namespace cuota::inline v0 {
 
-/// Who can reach the memory of a resource.
+/// Accessibility of a resource's memory.
 enum class memory_kind {
-    device,   ///< kernels and copies
-    pinned,   ///< host code and copies
-    managed,  ///< all of them
+    device,   ///< by kernels and copies
+    pinned,   ///< by host code and copies
+    managed,  ///< by kernels, host code and copies
 };
 
-/// What CUDA promises for every allocation, in bytes; the largest alignment that can be asked for.
+/// The alignment that CUDA guarantees for every allocation, in bytes; unless a resource states otherwise, the largest that can be
+/// requested.
 inline constexpr std::size_t default_alignment = 256;
 
-/// A source of memory: a cheap copyable handle, on shared state if it has any.
+/// A memory resource: a handle that is cheap to copy; copies share its state, if any.
 ///
-/// allocate(s, n, a)       n bytes aligned to a, valid in s from here on; throws out_of_memory and changes nothing
-/// deallocate(s, p, n, a)  gives them back in stream order: work enqueued on s before may still use them
-/// allocate_sync(n, a)     valid on every stream at return
-/// deallocate_sync(p, n, a)  the caller has seen all work on them end
-/// granule()               what requests are rounded up to when they are accounted, in bytes, a power of two
-/// kind()                  who can reach it; static and constexpr where it is known at compile time
-/// a == b                  memory from one can be given back to the other
-/// Zero bytes are legal: null, which can be given back.
+///     allocate(s, n, a)         allocates n bytes aligned to a, valid in s from here on; throws out_of_memory and changes nothing
+///     deallocate(s, p, n, a)    frees in stream order: work enqueued on s before may still use the memory
+///     allocate_sync(n, a)       allocates memory that is valid on every stream when it returns
+///     deallocate_sync(p, n, a)  frees memory on which all work has finished
+///     granule()                 allocation granularity for accounting, in bytes, a power of two
+///     kind()                    accessibility; static and constexpr if known at compile time
+///     a == b                    memory of a may be freed through b
 ///
-/// Units:   bytes; alignments are powers of two. A release has the bytes and the alignment of its allocation.
-/// Threads: of the resources of this library any, on one handle or on copies.
-/// Throws:  out_of_memory (budget_exceeded is one), misuse for what the resource cannot do. What fails in a release goes to
+/// A request of 0 bytes returns null, which may be freed.
+///
+/// Units:   bytes; alignments are powers of two. A deallocation passes the bytes and the alignment of the allocation.
+/// Threads: for the resources of this library any, on one handle or on copies.
+/// Throws:  out_of_memory (budget_exceeded is derived from it); misuse for unsupported requests. Failures of a deallocation are reported to
 ///          the error sink.
 /// Example: tests/resource/resource.cpp
 template <class R>
@@ -59,25 +61,23 @@ concept resource = requires(R& r, R const& look, stream_ref s, void* p, std::siz
 }
 &&std::equality_comparable<R>&& std::copy_constructible<R>;
 
-/// A resource that takes the label of a request along, for its accounts and messages.
+/// A resource that accepts a request's label, for its accounts and messages.
 template <class R>
 concept labelled_resource = resource<R> && requires(R& r, stream_ref s, std::size_t n, label const& who) {
     { r.allocate(s, n, n, who) } -> std::same_as<void*>;
     { r.allocate_sync(n, n, who) } -> std::same_as<void*>;
 };
 
-/// A resource that keeps for a graph by itself what a captured stream gives back, and uses it again in the capture.
+/// A graph-aware resource: retains memory that a capturing stream frees for the graph, and reuses it within the capture.
 template <class R>
 concept keeps_for_graphs = requires {
     requires R::keeps_for_graphs;
 };
 
-/// A resource whose blocks can keep it, and the `stream`s they were taken in order of: who has such a block needs no share
-/// of either.
+/// A resource whose live blocks keep both the resource and the allocating `stream` alive, so that an owner of a block stores neither.
 ///
-/// allocate_keeping(s, n, a, who)  as allocate; until the block is given back, the resource and the stream stay
-/// uncounted()                     a copy that is no owner, for who does not destroy it; a handle of eight bytes, of which any
-///                                 copy byte by byte is one, too
+///     allocate_keeping(s, n, a, who)  like allocate; the block references the resource and s until it is freed
+///     uncounted()                     a non-owning copy, which must not be destroyed; 8 bytes that may be copied bytewise
 template <class R>
 concept kept_by_blocks = labelled_resource<R> && sizeof(R) == sizeof(void*) &&
                          requires(R& r, R const& look, stream_ref s, std::size_t n, label const& who) {
@@ -96,27 +96,27 @@ concept kind_is_static = requires {
 template <class R>
 [[nodiscard]] consteval bool may_be_kind(memory_kind unwanted) {
     if constexpr (kind_is_static<R>) return R::kind() != unwanted;
-    return true;  // erased: looked at when it runs
+    return true;  // type-erased: checked at run time
 }
 
 }  // namespace detail
 
-/// Kernels can use memory of R, as far as its type tells.
+/// A resource with memory that kernels can access, as far as its type tells.
 template <class R>
 concept device_resource = resource<R> && detail::may_be_kind<R>(memory_kind::pinned);
 
-/// Host code can use memory of R, as far as its type tells.
+/// A resource with memory that host code can access, as far as its type tells.
 template <class R>
 concept host_resource = resource<R> && detail::may_be_kind<R>(memory_kind::device);
 
-/// Kernels cannot use memory of R, as its type tells.
+/// A resource of a type that excludes access by kernels.
 template <class R>
 concept host_only_resource = resource<R> && !device_resource<R>;
-/// Host code cannot use memory of R, as its type tells.
+/// A resource of a type that excludes access by host code.
 template <class R>
 concept device_only_resource = resource<R> && !host_resource<R>;
 
-/// r.allocate with the label where r takes one. Throws: as that.
+/// Calls r.allocate, with the label if r accepts one. Throws: as that.
 template <resource R>
 [[nodiscard]] void* allocate_labelled(R& r, stream_ref s, std::size_t bytes, std::size_t alignment,
                                       label const& who) {
@@ -124,7 +124,7 @@ template <resource R>
     else return r.allocate(s, bytes, alignment);
 }
 
-/// r.allocate_sync with the label where r takes one. Throws: as that.
+/// Calls r.allocate_sync, with the label if r accepts one. Throws: as that.
 template <resource R>
 [[nodiscard]] void* allocate_sync_labelled(R& r, std::size_t bytes, std::size_t alignment, label const& who) {
     if constexpr (labelled_resource<R>) return r.allocate_sync(bytes, alignment, who);
@@ -134,34 +134,34 @@ template <resource R>
 namespace detail {
 
 [[noreturn, gnu::cold]] void refuse_count(label who);
-/// The bytes of count elements. Throws: out_of_memory when no machine could hold them.
+/// Returns the bytes of `count` elements. Throws: out_of_memory on overflow.
 [[nodiscard]] std::size_t bytes_of(std::size_t count, label const& who);
 
 [[noreturn, gnu::cold]] void refuse_alignment(std::size_t alignment, std::size_t largest, place where);
-/// Throws misuse for an alignment that is no power of two or more than there is to be had: what CUDA gives, as a rule.
+/// Throws misuse if the alignment is not a power of two or exceeds `largest`.
 void check_alignment(std::size_t alignment, label const& who, std::size_t largest = default_alignment);
 
-/// Bytes that this process holds on a device through cuota, for telling our part of the driver's numbers from others'.
+/// Bytes that this process holds on a device through cuota, to distinguish them in the driver's figures.
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_on(device where) noexcept;
 
-/// Bytes of those that were given back so far. It only grows: who looks at it twice knows whether any went meanwhile.
+/// Total bytes freed on a device through cuota. Monotonic: if two reads are equal, nothing was freed between them.
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& given_back_on(device where) noexcept;
 
-/// To be called before the driver gives the bytes, and after it has them back: what is ours is never taken for others'.
+/// Call it before the driver allocates, and count_given_back after the driver has freed, so that own bytes never count as others'.
 inline void count_taken(device where, std::size_t bytes) noexcept { taken_on(where) += bytes; }
 void count_given_back(device where, std::size_t bytes) noexcept;
 
-/// Of what is held, the bytes that are of the device's default pool.
+/// The part of taken_on from the device's default pool.
 CUOTA_PROCESS_STATE std::atomic<std::size_t>& taken_from_pool_of(device where) noexcept;
 
-/// The driver's view, for a refusal. A driver that does not answer leaves it out, and is reported.
+/// Returns the driver's figures for a refusal; empty, and reported, if the query fails.
 std::optional<device_facts> facts_of(device where) noexcept;
 
-/// The refusal of a request that no budget stopped and the driver did.
+/// Makes the refusal of a request by the driver, not by a budget.
 [[nodiscard]] refusal driver_refusal(std::size_t bytes, std::size_t granule, label const& who,
                                      std::string cause);
 
-/// What was given back before the refusal, and by whom.
+/// Adds the bytes released before the refusal, with their holders.
 void note_given(refusal& r, std::vector<reclaimer_facts> const& told);
 
 [[noreturn]] void refuse_on(device where, std::size_t bytes, std::size_t granule, label const& who,
@@ -210,7 +210,7 @@ CUOTA_INLINE std::atomic<std::size_t>& given_back_on(device where) noexcept {
 }
 
 CUOTA_INLINE void count_given_back(device where, std::size_t bytes) noexcept {
-    given_back_on(where) += bytes;  // first: their sum is never less than all that was taken
+    given_back_on(where) += bytes;  // first, so that their sum never falls below the total allocated
     taken_on(where) -= bytes;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A resource as a parameter.
+/// Reference to a resource, for function parameters.
 #pragma once
 
 #include <concepts>
@@ -15,21 +15,22 @@
 
 namespace cuota::inline v0 {
 
-/// A resource that the caller keeps for the length of a call: what functions take that may take a block of it.
+/// Non-owning reference to a resource, for function parameters. The referenced resource must outlive the call.
 ///
-/// Of what converts to any_resource. Not a member for anybody: it counts for nothing where blocks keep their resource.
+/// Converts implicitly from anything that converts to any_resource (a pool, a frame, a resource). Do not store one: for resources whose
+/// blocks keep them alive (kept_by_blocks) it holds no reference count.
 /// Threads: one at a time.
-/// Throws:  as any_resource when it is made; nothing for a pool.
-/// Cost:    a few stores for a pool; a share of any other resource.
+/// Throws:  on construction as any_resource; nothing for a pool.
+/// Cost:    a few stores for a pool; a reference count for other resources.
 /// Example: tests/resource/resource_ref.cpp
 class resource_ref {
 public:
-    /// Of a resource or an owner of one, such as a pool or a frame. It must outlive this.
+    /// References a resource, or an owner of one such as a pool or a frame, which must outlive this.
     template <class M>
         requires(!std::same_as<M, resource_ref> && std::convertible_to<M const&, any_resource> &&
                  !requires(M const& m) { m.operator resource_ref(); })
     resource_ref(M const& memory) : inside_{taken(memory)} {}
-    /// Of the handle that make() returns, which does not count (kept_by_blocks): it is made in place, because a copy would count.
+    /// References the uncounted handle (kept_by_blocks) that make() returns, constructed in place, because a copy would count.
     template <std::invocable Make>
     [[nodiscard]] static resource_ref of_uncounted(Make const& make) noexcept {
         return {any_resource::uncounted{}, make};
@@ -38,7 +39,7 @@ public:
     resource_ref& operator=(resource_ref const&) = delete;
     ~resource_ref();
 
-    [[nodiscard]] memory_kind kind() const noexcept { return inside_.kind(); }  ///< who can reach its memory
+    [[nodiscard]] memory_kind kind() const noexcept { return inside_.kind(); }  ///< accessibility
 
 private:
     friend class detail::owned_block;
