@@ -75,8 +75,7 @@ private:
     dynamic_array<stream_share> users_{};
 };
 
-/// Work enqueued later on `s` comes after all that is enqueued on `other`. When the device does not take a wait, the host
-/// waits, and it is reported.
+/// Orders later work on `s` after the work enqueued on `other`. If the device cannot wait, the host waits and the error is reported.
 void order_after(stream_ref s, stream_ref other) noexcept;
 
 }  // namespace cuota::inline v0::detail
