@@ -98,7 +98,7 @@ public:
     /// Restores a held window that is unmapped. Parts that could not be unmapped count as reserved and stay unusable; returns their bytes.
     std::size_t give_up(grow_window const& window) noexcept;
 
-    // // --- release of idle memory ---
+    // --- release of idle memory ---
 
     /// Holds the idle memory that best covers `surplus` bytes, outside of `kept`; returns nothing if none exists. It counts as reserved
     /// until gone() is called. Appends the pending work to `busy`. Strong guarantee. Throws: cuda_error, std::bad_alloc.
@@ -110,7 +110,7 @@ public:
     /// Waits on the host for the pending work of free blocks; reports work that cannot be waited for.
     void wait_for_freed() noexcept;
 
-    // // --- figures ---
+    // --- figures ---
 
     /// Returns the statistics without `taken_again`.
     [[nodiscard]] pool_stats stats() noexcept;
@@ -132,13 +132,13 @@ private:
     void let_stream_go(block& b) noexcept;
     [[nodiscard]] block* choose(place_needed const& needed, lifespan meant, std::uint32_t lane);
     void order_before_use(wait_set const& waits, block_user const& user);
-    // // Steps allocate from the opposite end to persistent blocks, so that a step leaves one hole.
+    // Steps allocate from the opposite end to persistent blocks, so that a step leaves one hole.
     [[nodiscard]] block& cut(block& b, block_request const& r);
 
     [[nodiscard]] block& enter(segment const& s);
-    // // Another thread may already have added a new segment at the same address, so the size is compared as well.
+    // Another thread may already have added a new segment at the same address, so the size is compared as well.
     void forget(block& whole) noexcept;
-    // // The waits of a window and of the free blocks next to it, with which it will be merged.
+    // The waits of a window and of the free blocks next to it, with which it will be merged.
     [[nodiscard]] static wait_set waits_of(grow_window const& window);
     [[nodiscard]] block& join(grow_window const& window, wait_set waits) noexcept;
     void count_reserved(std::size_t bytes) noexcept;

@@ -103,7 +103,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE frame_state::~frame_state() {
-    // // Blocks that are still owned have no owner left that could use or free them.
+    // Blocks that are still owned have no owner left that could use or free them.
     for (lane& l : lanes_)
         for (frame_chunk& c : l.chunks) give_back(c);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What one thread holds ready of a pool: blocks it gave back and may take again, without asking anybody.
+/// The thread cache of a pool: blocks that a thread freed and can reuse without a lock.
 #pragma once
 
 #include <array>
@@ -15,22 +15,23 @@
 
 namespace cuota::inline v0::detail {
 
-/// Small blocks of one pool that are set apart for one thread, its owner. To the pool they are neither free nor live.
-/// With them goes a credit of bytes: what was asked for when they were given back, and may be asked for again. To the pool
-/// that is still asked for, so nothing that a front does makes a peak.
+/// A thread cache: small blocks of one pool, reserved for the owner thread. In the pool they are neither free nor live. The cache also has
+/// a credit of bytes: the requested bytes of the cached blocks, which the owner may request again. The pool still counts the credit as
+/// requested, so operations on a cache never raise a peak.
 ///
-/// Owner:     try_take, try_put, on its own thread, without a lock.
-/// Collector: everything else, under the pool's lock.
+///
+/// Owner:     calls try_take and try_put on its own thread, without a lock (a biased lock, see thread_tenure).
+/// Collector: calls everything else, under the pool's lock.
 class alignas(64) front : public thread_tenure {
 public:
-    /// The largest blocks it takes. Larger ones are worth a lock, and too much to keep from others. Bytes.
+    /// The largest cached block in bytes. For larger ones, the lock is cheap in comparison and caching would keep too much memory from
+    /// other threads.
     static constexpr std::size_t largest = std::size_t{64} * 1024;
-    /// What it is lent when it has less: its owner may ask for more than he gave back, and most differ by little. Bytes.
+    /// Credit in bytes that a cache with less credit is granted, because a request may be slightly larger than the freed block.
     static constexpr std::size_t loan = 16 * block::granule;
 
-    /// A block of that size that was given back in order of that stream, for `bytes` of it; held, and the caller's. Null
-    /// when there is none, or no credit for so many bytes. write(block) comes before anybody who calls in can look at it;
-    /// it enters no section itself.
+    /// Returns a cached block of that stream and size for `bytes` bytes, held and owned by the caller; null if no such block or too little
+    /// credit exists. write(block) runs before a collector can access the block, and must not enter a section.
     template <class Write>
     [[nodiscard]] block* try_take(thread_record& me, std::uint64_t stream, std::size_t bytes,
                                   std::size_t size, Write write) noexcept {
@@ -46,19 +47,19 @@ public:
         return b;
     }
 
-    /// Takes in the live block of that size at p, for `bytes` of which its own stream was given back; false when that is
-    /// not so, or not known here, or there is no room: then nothing has changed.
+    /// Caches the live block of that size at p, if it was allocated for `bytes` bytes and that stream. Returns false, without a change, if
+    /// that is not the case, the block is unknown here, or the bin is full.
     [[nodiscard]] bool try_put(thread_record& me, void const* p, std::uint64_t stream, std::size_t bytes,
                                std::size_t size) noexcept;
 
-    // Under the pool's lock from here on.
+    // The functions below require the pool's lock.
 
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     void open(thread_record& me) noexcept;
-    /// By its owner: a live block that he will perhaps give back himself.
+    /// Called by the owner: remembers a live block that the owner may free.
     void remember(block& b) noexcept { known_[place_of(b.at())] = &b; }
-    /// By its owner: takes in a block that is held. What stands in its way, because the owner has come to use others, is
-    /// put away by put_away(block). False when there is no room.
+    /// Called by the owner: caches a held block. Blocks of another stream or size in the same bin are evicted by put_away(block). Returns
+    /// false if the bin is full.
     template <class PutAway>
     [[nodiscard]] bool put(block& b, PutAway put_away) noexcept {
         std::uint64_t const stream = b.note->stream;
@@ -71,16 +72,16 @@ public:
         return true;
     }
 
-    /// By its owner: he may ask for so many bytes more.
+    /// Called by the owner: increases its credit.
     void lend(std::size_t bytes) noexcept { credit_ += bytes; }
     [[nodiscard]] std::size_t credit() const noexcept { return credit_; }
 
-    /// What its owner did not use, and what he did.
+    /// The remaining credit and the number of allocations served.
     struct account {
         std::size_t credit;  ///< bytes
         std::size_t taken;   ///< blocks
     };
-    /// After its owner's section has ended: puts away all there is.
+    /// Evicts all blocks. Requires that the owner has left its section.
     template <class PutAway>
     account clear(PutAway put_away) noexcept {
         for (shelf& s : shelves_) s.clear(put_away);
@@ -89,7 +90,7 @@ public:
     }
 
 private:
-    // Blocks of one stream and one size; the last one in is the first one out.
+    // A bin: blocks of one stream and size, last in, first out.
     struct shelf {
         static constexpr std::uint32_t most = 8;
 
@@ -116,23 +117,23 @@ private:
     [[nodiscard]] static std::size_t place_of(void const* p) noexcept;
 
     bool is_open_ = false;
-    std::size_t credit_ = 0;  // of bytes that count as asked for, those that are not
-    std::size_t taken_ = 0;   // blocks, since it was opened
+    std::size_t credit_ = 0;  // bytes counted as requested that no live block has requested
+    std::size_t taken_ = 0;   // blocks served since it was opened
     std::array<shelf, 16> shelves_{};
-    std::array<block*, 64> known_{};  // its owner's: records by the address they had when he saw them last
+    std::array<block*, 64> known_{};  // owner only: records by the address they had last
 };
 
-/// The fronts of one pool, a fixed number of them; threads beyond that share, and mostly go by the lock.
+/// The thread caches of one pool, a fixed number. Threads that share one mostly use the lock.
 class fronts {
 public:
     [[nodiscard]] front& of(thread_record const& who) noexcept { return all_[who.index % all_.size()]; }
 
-    // Under the pool's lock from here on.
+    // The functions below require the pool's lock.
 
-    /// The calling thread's own, opened if that pays; null when it is another's now, or there shall be none.
+    /// Returns the calling thread's cache, opened if thread_tenure::pays(); null if another thread owns it or end() was called.
     [[nodiscard]] front* open_for(thread_record& me) noexcept;
 
-    /// Closes them, and puts away all that threads held ready. Returns the credit they had left. Bytes.
+    /// Revokes and closes all thread caches and evicts their blocks. Returns their remaining credit in bytes.
     template <class PutAway>
     [[nodiscard]] std::size_t collect(PutAway put_away) noexcept {
         if (open_ == 0) return 0;
@@ -158,9 +159,9 @@ public:
         open_ = 0;
         return credit;
     }
-    /// How many blocks threads took of their fronts, up to the last collect.
+    /// Returns the number of allocations served by thread caches up to the last collect.
     [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
-    /// None is opened any more, until they go on.
+    /// Opens no further caches until go_on().
     void end() noexcept { ended_ = true; }
     void go_on() noexcept { ended_ = false; }
 

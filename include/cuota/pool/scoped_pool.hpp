@@ -179,7 +179,7 @@ private:
                 place where, sole<detail::page_range> pages);
 
     static std::size_t checked(std::size_t alignment, label const& who);
-    // // The peers in the options except `on`. Throws misuse if one of them cannot access the memory of `on`.
+    // The peers in the options except `on`. Throws misuse if one of them cannot access the memory of `on`.
     static device_set peers_of(device on, options const& wanted, place where);
     static options const& without_peers(options const& wanted, place where);
     static std::string title(options const& wanted);
