@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Addresses that a pool grows and shrinks in: they are taken once, memory is mapped to them where the pool wants it.
+/// Address ranges of a pool: reserved once, and mapped and unmapped in parts.
 #pragma once
 
 #include <algorithm>
@@ -22,45 +22,44 @@
 
 namespace cuota::inline v0::detail {
 
-/// A range of addresses that memory can be mapped to, in mappings of one page or several. The caller knows which there are.
-/// Threads: any, on different pages.
+/// An address range that can be mapped in mappings of one or more pages. The caller tracks the mappings. Threads: any, on different pages.
 class page_range {
 public:
     virtual ~page_range() = default;
 
     [[nodiscard]] virtual std::byte* at() const noexcept = 0;
-    [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;  ///< whole pages
+    [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;  ///< a multiple of the page size
     [[nodiscard]] virtual std::size_t page() const noexcept = 0;   ///< bytes; a power of two
 
-    /// How large mappings are made while the account can still give `room` bytes.
+    /// Returns the sizes of new mappings while the account has `room` bytes available.
     [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual mapping_sizes sizes(std::size_t room) const noexcept;
 
-    /// Puts memory behind whole pages, from the first on, by mappings of these sizes, which are spent. False when there is
-    /// too little. Then, and on a throw, what has come may not be used, but unmapped: the first `done` bytes.
+    /// Maps whole pages from `at` on, in mappings of these sizes, which it advances. Returns false if memory does not suffice. In that
+    /// case, and on a throw, the caller must unmap the first `done` bytes without using them.
     [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual bool map(std::byte* at, std::size_t bytes,
                                                          mapping_sizes& sizes, label const& who,
                                                          std::size_t& done) = 0;
-    /// Releases the memory of whole mappings side by side, which no work may still use. False when that failed, which was
-    /// reported: all is mapped as before.
+    /// Unmaps adjacent whole mappings, whose pending work must have completed. On failure, reports the error, changes nothing and returns
+    /// false.
     virtual bool unmap(std::byte* at, std::size_t bytes) noexcept = 0;
 };
 
-/// The most that one mapping has. Bytes.
+/// The maximum size of a mapping in bytes.
 inline constexpr std::size_t largest_mapping = std::size_t{64} << 20;
-/// A mapping is at most that part of what account and device can still give: of 64 GiB and more the largest, of less than
-/// 4 GiB a page. By so little, a pool at its cap serves what it serves when all mappings are pages: 60,000 random blocks of
-/// 64 KiB to 256 MiB in 8 GiB are all served while 97 % are live. By a 128th, a third of them are refused.
+/// A mapping is at most this fraction of the bytes that account and device have available: 64 MiB from 64 GiB on, and one page below 4 GiB.
+/// With so small mappings, a pool at its cap serves the same requests as with mappings of one page: 60,000 random blocks of 64 KiB to 256
+/// MiB in 8 GiB are all served at 97 % live. With 1/128, a third of them are refused.
 inline constexpr std::size_t parts_for_a_mapping = 1024;
 
-/// What lives may lie so that addresses for a request are to be had only beyond all of it: there must be more of them than
-/// memory. When they run out nevertheless, a segment serves.
+/// The address range is this multiple of the memory: live blocks may be placed so that only addresses beyond all of them fit a request. If
+/// the addresses run out, a segment is used.
 inline constexpr std::size_t addresses_per_byte = 4;
 
-/// Pages of a device's memory. What is mapped counts as held by this process on the device.
+/// Pages of a device's memory. Mapped bytes count as this process's memory on the device.
 class device_pages final : public page_range {
 public:
-    /// A range for at most `most` bytes of memory, which kernels of the device and its peers may reach; null when that is less
-    /// than a page, and when the device has no virtual memory, or no addresses for it. Throws: cuda_error, std::bad_alloc.
+    /// Reserves a range for at most `most` bytes of memory, accessible to kernels of the device and its peers. Returns null if `most` is
+    /// less than a page, or if the device has no virtual memory or no addresses left. Throws: cuda_error, std::bad_alloc.
     [[nodiscard]] static sole<page_range> make(device where, std::size_t most, device_set peers = {});
 
     [[nodiscard]] std::byte* at() const noexcept override { return range_.at(); }
@@ -82,17 +81,17 @@ private:
     [[nodiscard]] device where() const noexcept { return memory_.where; }
 
     rt::physical_memory const memory_;
-    device_set const users_;  // the device, and its peers
+    device_set const users_;  // the device and its peers
     rt::address_range range_;
     std::size_t const page_;
-    std::atomic<std::size_t>
-        most_;  // that this process may have of the device: all, or what it had when that had no more
+    // maximum bytes of this process on the device: its total, or the bytes in use when the last mapping failed
+    std::atomic<std::size_t> most_;
 };
 
-/// Pages without memory, as many as there are addresses, and of the size that most devices have.
+/// Addresses without memory, in pages of the usual size of 2 MiB. Mapping always succeeds.
 class address_pages final : public page_range {
 public:
-    /// A range for at most `most` bytes; null when that is less than a page. Throws: out_of_memory when the source has no
+    /// Reserves a range for at most `most` bytes; returns null if that is less than a page. Throws: out_of_memory if the source has no
     /// addresses left.
     [[nodiscard]] static sole<page_range> make(addresses_only source, std::size_t most);
 
@@ -105,8 +104,8 @@ public:
 
 private:
     static constexpr std::size_t page_bytes = std::size_t{2} << 20;
-    static constexpr std::size_t most_bytes = std::size_t{16}
-                                              << 40;  // a source has addresses for 500 such pools
+    // a source has addresses for 500 such pools
+    static constexpr std::size_t most_bytes = std::size_t{16} << 40;
 
     address_pages(addresses_only& source, std::size_t bytes);
 
