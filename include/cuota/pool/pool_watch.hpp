@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a pool that is observed does for its observer: it says what blocks were, and when they are not used any more.
+/// Notifications from a pool to its observer, including when freed blocks are no longer in use.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Under the pool's lock.
+/// Requires the pool's lock.
 class pool_watch {
 public:
     /// Throws: std::bad_alloc.
@@ -28,19 +28,19 @@ public:
 
     void found(block const& b) noexcept { peaks_.add(b.note->name, b.size); }
     void taken(block const& b, stream_ref const* s) noexcept;
-    /// About to be free; returns what it was.
+    /// Notifies that a block is about to be freed; returns its description.
     [[nodiscard]] observed_block given(block const& b, stream_ref const* s) noexcept;
-    /// Free now, in order of the stream that `order` was asked for last, or of nobody.
+    /// Records that a block is free: in the order of the stream last queried in `order`, or immediately.
     void is_free(observed_block const& was, bool in_order, stream_order& order) noexcept;
-    /// Tells of what is over by now.
+    /// Notifies of the frees that have completed.
     void settle(stream_order& order) noexcept { pending_.settle(order, *told_); }
 
-    /// The most that was live under each tag since it is observed.
+    /// Returns the peak of live bytes per tag since the observation began.
     [[nodiscard]] tag_peaks const& peaks() const noexcept { return peaks_; }
 
     // --- pages and segments ---
 
-    /// What a held window lacks, and is mapped by now: to be asked before it is joined. Throws: std::bad_alloc.
+    /// The parts of a held window that were mapped, to be collected before the window is joined. Throws: std::bad_alloc.
     class growth {
     public:
         explicit growth(grow_window const& window);
