@@ -19,40 +19,38 @@
 
 namespace cuota::inline v0::detail {
 
-/// Metadata of a live block that only its user, thread cache (front) and reports read. It is kept apart from the block records, which are
-/// searched, and fills one cache line, because threads write it without the lock.
+/// Metadata of a live block for its user, the thread cache (front) and reports. Kept apart from the records, which are searched; one cache
+/// line, since threads write it without the lock.
 struct alignas(64) block_note {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
     tag name{};
     place where{};
-    // id of the stream whose order the block belongs to; its index is `lane`
+    // id of the stream that the block is bound to; its index is `lane`
     std::uint64_t stream = no_stream;
     std::uint32_t lane = 0;
     birth born{};
     bool keeps = false;  // the block keeps the pool alive
 };
 
-/// The record of a block in one segment or one range of pages. It fills one cache line: a deallocation reads four or five records, and in a
-/// large pool none of them is cached.
+/// The record of a block, one cache line: a deallocation reads four or five records, which in a large pool are not cached.
 struct alignas(64) block {
-    /// Granularity of block addresses and sizes in bytes: the alignment that CUDA guarantees.
+    /// Granularity of addresses and sizes in bytes: the alignment that CUDA guarantees.
     static constexpr std::size_t granule = default_alignment;
 
-    /// The pool's lock protects all fields, except that the thread which changes `word` from live to held, also without the lock, owns
-    /// `requested` and the note until it changes `word` again. A `hole` has addresses without memory; a `growing` block is a hole that is
-    /// being mapped.
+    /// The pool's lock protects all fields; but the thread that changes `word` from live to held, which needs no lock, owns `requested` and
+    /// the note until it changes `word` again. A `hole` has addresses without memory; a `growing` one is being mapped.
     enum class state : std::uintptr_t { free, live, held, hole, growing };
 
     atomic<std::uintptr_t> word = 0;  // address | state (in the lowest bits)
     std::size_t size = 0;
-    block* before = nullptr;  // neighbours in the segment or range of pages
+    block* before = nullptr;  // in the segment or range of pages
     block* after = nullptr;
     [[no_unique_address]] wait_set waits{};  // free: work that must complete before reuse
     // record number | keeps_stream (highest bit); fills the padding after wait_set
     std::uint32_t mark = 0;
     union {
-        // free: link in its bin; hole: link in the list of holes; in a thread cache or unused: next in the list
+        // free: link in its bin; hole: link in the list of holes; cached or unused: next in the list
         block* left = nullptr;
         std::size_t requested;  // live: requested bytes; growing: bytes that are mapped
     };
@@ -62,19 +60,18 @@ struct alignas(64) block {
     };
 
     [[nodiscard]] static std::uintptr_t word_for(void const* p, state now) noexcept;
-    /// Returns the index of the record in its store.
+    /// The index of the record in its store.
     [[nodiscard]] std::uint32_t number() const noexcept { return mark & ~stream_bit; }
-    /// Returns whether a live or held block keeps its index in stream_order. It is stored here, so that most releases need not read the
-    /// note.
+    /// Whether a live or held block keeps its index in stream_order; stored here, so that most frees need not read the note.
     [[nodiscard]] bool keeps_stream() const noexcept { return (mark & stream_bit) != 0; }
     void keeps_stream(bool does) noexcept { mark = does ? mark | stream_bit : mark & ~stream_bit; }
     static constexpr std::uint32_t stream_bit = std::uint32_t{1} << 31;
 
     [[nodiscard]] std::byte* at() const noexcept;
     void become(state now) noexcept { stand_at(at(), now); }
-    /// Sets address and state. The caller must own the block.
+    /// Requires ownership of the block.
     void stand_at(void const* p, state now) noexcept;
-    /// Changes the live block at p to held, for the caller alone. Returns false if this is not a live block at p.
+    /// Changes the live block at p to held, for the caller alone. Returns false if this is no longer the live block at p.
     [[nodiscard]] bool claim(void const* p) noexcept;
     [[nodiscard]] bool has_state(state now) const noexcept;
     [[nodiscard]] bool may_merge() const noexcept { return has_state(state::free); }
@@ -87,25 +84,24 @@ static_assert(sizeof(block) == 64);
 /// Prefetches a cache line for writing.
 void expect_use([[maybe_unused]] void const* line) noexcept;
 
-/// Allocates block records and notes in batches and reuses them. Addresses are stable until the store is destroyed.
+/// Allocates records and notes in batches and reuses them. Addresses are stable until destruction.
 class block_store {
 public:
     block_store() = default;
     block_store(block_store const&) = delete;
     block_store& operator=(block_store const&) = delete;
 
-    /// Allocates a record. Strong guarantee. Throws: std::bad_alloc. Cost: a load, amortized.
+    /// Strong guarantee. Throws: std::bad_alloc. Cost: a load, amortized.
     [[nodiscard]] block& make(std::byte* at, std::size_t size);
-    /// Guarantees that the next two calls of make succeed. Strong guarantee. Throws: std::bad_alloc.
+    /// Guarantees two calls of make. Strong guarantee. Throws: std::bad_alloc.
     void reserve_two();
     void drop(block& b) noexcept;
 
-    /// Returns the record with that number.
     [[nodiscard]] block& operator[](std::uint32_t number) const noexcept;
 
-    /// Guarantees that the next call of make_note succeeds. Strong guarantee. Throws: std::bad_alloc.
+    /// Guarantees one call of make_note. Strong guarantee. Throws: std::bad_alloc.
     void reserve_note();
-    /// Allocates a note after reserve_note. Its fields still hold the values of the previous block.
+    /// Requires reserve_note. The note holds the values of the previous block.
     [[nodiscard]] block_note& make_note() noexcept;
     void drop_note(block_note& note) noexcept;
 

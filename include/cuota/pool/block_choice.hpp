@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Fit policy: trades a tight fit against waits between streams, and keeps persistent blocks together.
+/// Fit policy: tight fits against waits between streams; persistent blocks stay together.
 #pragma once
 
 #include <cstddef>
@@ -13,45 +13,42 @@
 
 namespace cuota::inline v0::detail {
 
-/// Size and alignment that a block must provide. Bytes.
+/// Requirements on a block. Bytes.
 struct place_needed {
     std::size_t size;
     std::size_t alignment = block::granule;  ///< a power of two
 
     [[nodiscard]] bool fits(block const& b) const noexcept;
-    /// Returns a request that fits at any start address: size + alignment - granule.
+    /// Returns a request that fits at any start address.
     [[nodiscard]] place_needed anywhere() const noexcept;
 };
 
 /// How much larger than the tightest fit a block may be to save waits.
 enum class fit_slack { same_size_if_small, quarter };
 
-/// Returns the slack for a pool that will have `allocated` of `reserved` bytes in use.
+/// Returns the slack of a pool with `allocated` of `reserved` bytes in use.
 ///
-/// Splitting larger blocks costs space when memory is short: in bench/fragmentation.cpp, a slack of a quarter causes no refusal at 60 %
-/// live and would cause some at 70 %. A nearly full pool takes the tightest fit at the lowest address regardless of waits, as if it had one
-/// stream. Small blocks often share one size, and the choice among those matters little.
+/// Splitting larger blocks costs space when memory is short: in bench/fragmentation.cpp a quarter causes no refusal at 60 % live, and some
+/// at 70 %. A nearly full pool takes the tightest fit at the lowest address regardless of waits. Small blocks often share one size, and the
+/// choice among those matters little.
 [[nodiscard]] constexpr fit_slack slack_for(std::size_t allocated, std::size_t reserved) noexcept {
     return allocated < 5 * (reserved / 8 + 1) ? fit_slack::quarter : fit_slack::same_size_if_small;
 }
 
-/// Returns, among the free blocks that fit about as well as the tightest one, the one with the fewest waits on the stream of that index;
-/// among equals the tightest. If that one is not available, returns choose_available_block(). Returns null if none fits. Throws:
-/// cuda_error.
+/// Returns, among the free blocks that fit about as well as the tightest, the one with the fewest waits on that stream; among equals the
+/// tightest. If it is not available, returns choose_available_block(); null if none fits. Throws: cuda_error.
 /// Cost: visits up to 16 blocks, or one if it needs no wait.
 [[nodiscard]] block* choose_block(block_index const& blocks, stream_order& order, place_needed const& needed,
                                   std::uint32_t stream, fit_slack slack);
 
-/// Returns true if `stream` can wait for all pending work of the block; see stream_order::can_be_waited_for.
+/// Returns whether `stream` can wait for the block's pending work: stream_order::can_be_waited_for.
 [[nodiscard]] bool is_available(block const& b, stream_order const& order, std::uint32_t stream);
-/// Returns the tightest available free block (is_available) among the first 16 that fit, or null. Throws: cuda_error. Cost: visits up to 16
-/// blocks.
+/// Returns the tightest available block among the first 16 that fit, or null. Throws: cuda_error.
 [[nodiscard]] block* choose_available_block(block_index const& blocks, stream_order const& order,
                                             place_needed const& needed, std::uint32_t stream);
 
-/// Returns a block for a persistent allocation: a hole between persistent blocks, otherwise the largest free block that follows a
-/// persistent block, a hole or the beginning of a segment, otherwise the largest one. Returns null if none fits.
-/// Cost: visits up to 32 blocks.
+/// Returns a block for a persistent allocation: a hole between persistent blocks; otherwise the largest free block that follows one, or a
+/// hole, or the beginning of a segment; otherwise the largest. Null if none fits. Cost: visits up to 32 blocks.
 [[nodiscard]] block* choose_block_to_keep(block_index const& blocks, place_needed const& needed) noexcept;
 
 }  // namespace cuota::inline v0::detail
@@ -80,7 +77,7 @@ CUOTA_INLINE block* choose_block(block_index const& blocks, stream_order& order,
     };
     block* const tightest = blocks.first_fit(needed.size);
     if (!tightest || (needed.fits(*tightest) && waits_for_nothing(*tightest))) return tightest;
-    // 0: no wait; 1: no wait after a query of an event; otherwise the number of waits plus 1.
+    // 0: no wait; 1: no wait after querying an event; otherwise 1 + number of waits.
     auto const rank_of = [&](block const& b) {
         bool looked = false;
         int waits = 0;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The blocks of a pool together with the order of its streams: choice, allocation, deallocation and statistics.
+/// Blocks of a pool with the order of its streams: choice, allocation, deallocation and statistics.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// A segment, with the address and size that the source returned and the budget was charged for.
+/// A segment as its source returned it and the budget was charged.
 struct segment {
     void* at;
     std::size_t bytes;
     friend bool operator==(segment const&, segment const&) noexcept = default;
 };
 
-/// A request to a pool.
 struct block_request {
     std::size_t bytes;  ///< at least 1
     label const& who;
@@ -38,47 +37,46 @@ struct block_request {
     bool keeps = false;                      ///< the block keeps the pool alive
 };
 
-/// The user of memory: a stream and its index, or the host, which waits itself.
+/// A stream and its index; or the host, which waits itself.
 struct block_user {
     stream_ref const* stream = nullptr;
     std::uint32_t lane = stream_order::nobody;
 };
 
-/// Free, live and held blocks, and holes that are being mapped. All sizes are multiples of the heap's granularity, 256 bytes or more. Not
-/// thread-safe: requires the pool's lock.
+/// Free, live and held blocks, and holes that are being mapped. Sizes are multiples of the granularity, 256 bytes or more. Not thread-safe:
+/// requires the pool's lock. Throws: cuda_error, std::bad_alloc where not noexcept. On a
+/// throw, no block or segment changes, except where noted.
 class block_heap {
 public:
     explicit block_heap(std::size_t granule = block::granule) noexcept : granule_{granule} {}
 
-    /// Returns the granularity of sizes, and the block size for a request. All three functions may be called without the lock.
+    /// The three functions may be called without the lock. size_of: the block size for a request.
     [[nodiscard]] std::size_t granule() const noexcept { return granule_; }
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return round_up(bytes, granule_); }
-    /// size_of for sizes whose rounding cannot overflow.
+    /// size_of for sizes that cannot overflow when they are rounded.
     [[nodiscard]] std::size_t size_of_small(std::size_t bytes) const noexcept;
 
     // --- blocks ---
 
-    /// Returns the best free block for a request, or null if none fits. Throws: cuda_error.
+    /// Returns the best free block for a request, or null if none fits.
     [[nodiscard]] block* find(block_request const& r, std::uint32_t lane);
-    /// Allocates from a found block and makes the user wait for its pending work. On a throw, nothing is allocated. Throws: cuda_error,
-    /// std::bad_alloc.
+    /// Allocates from a found block and makes the user wait for its pending work.
     [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user);
-    /// Binds a live or held block to the stream of that index, which stays registered until the block is freed.
+    /// Binds a live or held block to a stream, which stays registered until the block is freed.
     void keep_stream(block& b, std::uint32_t lane) noexcept;
-    /// Frees a live or held block, to be reused after `waits`.
+    /// Frees a live or held block for reuse after `waits`.
     void give(block& b, wait_set waits) noexcept;
-    /// Returns whether serving such a request would raise a peak.
+    /// Returns whether the request would raise a peak.
     [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept;
-    /// Counts up to `most` bytes as requested in advance, without raising the peak (the credit of a thread cache). Returns the bytes.
+    /// Counts up to `most` bytes as requested without raising a peak: the credit of a thread cache. Returns the bytes.
     [[nodiscard]] std::size_t lend(std::size_t most) noexcept;
-    /// Reverses lend() for unused credit, including the requested bytes of blocks that were freed into a thread cache.
+    /// Returns unused credit; it includes the requested bytes of cached blocks.
     void take_back(std::size_t bytes) noexcept { requested_ -= bytes; }
 
     // --- segments ---
 
-    /// Adds a segment. Strong guarantee. Throws: std::bad_alloc.
     void add(segment const& fresh) { (void)enter(fresh); }
-    /// Adds a segment and allocates from it. On a throw, the segment is not added. Throws: std::bad_alloc.
+    /// Adds a segment and allocates from it.
     [[nodiscard]] block& take_of_new(segment const& fresh, block_request const& r);
     template <class Visit>
     void for_each_segment(Visit visit) const {
@@ -87,58 +85,57 @@ public:
 
     // --- pages ---
 
-    /// Holds the best window for a request, with at most `most` bytes to map; returns nothing if none exists. Strong guarantee. Throws:
-    /// std::bad_alloc.
+    /// Holds the best window for a request, with at most `most` bytes to map; returns nothing if none exists.
     [[nodiscard]] std::optional<grow_window> hold(std::size_t size, growth_aim aim, std::size_t most);
-    /// Allocates from a held window after it was mapped. On a throw, the window stays held. Throws: cuda_error, std::bad_alloc.
+    /// Allocates from a held window that was mapped. On a throw, it stays held.
     [[nodiscard]] block& take_of_grown(grow_window const& window, block_request const& r,
                                        block_user const& user);
-    /// Frees a held window after it was mapped. On a throw, the window stays held. Throws: std::bad_alloc.
+    /// Frees a held window that was mapped. On a throw, it stays held.
     void add_grown(grow_window const& window) { (void)join(window, waits_of(window)); }
-    /// Restores a held window that is unmapped. Parts that could not be unmapped count as reserved and stay unusable; returns their bytes.
+    /// Restores a held window after unmapping. Bytes that could not be unmapped count as reserved and stay unusable; returns them.
     std::size_t give_up(grow_window const& window) noexcept;
 
     // --- release of idle memory ---
 
     /// Holds the idle memory that best covers `surplus` bytes, outside of `kept`; returns nothing if none exists. It counts as reserved
-    /// until gone() is called. Appends the pending work to `busy`. Strong guarantee. Throws: cuda_error, std::bad_alloc.
+    /// until gone(). Appends its pending work to `busy`.
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
                                                       dynamic_array<shared<stream_mark>>& busy);
-    /// Completes take_out: the memory was released (is_gone), or could not be and is free again.
+    /// Ends a take_out: the memory was released (is_gone) or is free again.
     void gone(idle_memory const& out, bool is_gone) noexcept;
 
-    /// Waits on the host for the pending work of free blocks; reports work that cannot be waited for.
+    /// Waits on the host for the pending work of free blocks; reports failures.
     void wait_for_freed() noexcept;
 
     // --- figures ---
 
-    /// Returns the statistics without `taken_again`.
+    /// Leaves `taken_again` at 0.
     [[nodiscard]] pool_stats stats() noexcept;
     [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
     [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
     [[nodiscard]] std::size_t peak_allocated() const noexcept { return peak_allocated_; }
-    [[nodiscard]] std::size_t freed() const noexcept { return freed_; }      ///< total bytes of all frees
-    [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out and not yet gone
+    [[nodiscard]] std::size_t freed() const noexcept { return freed_; }      ///< total of all frees
+    [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out, not yet gone
     [[nodiscard]] std::size_t staying() const noexcept { return reserved_ - leaving_; }
 
     [[nodiscard]] block_index& blocks() noexcept { return blocks_; }
     [[nodiscard]] block_index const& blocks() const noexcept { return blocks_; }
     [[nodiscard]] stream_order& order() noexcept { return order_; }
-    [[nodiscard]] step_clock& steps() noexcept { return steps_; }  ///< may be called without the lock
-    /// may be called without the lock
+    [[nodiscard]] step_clock& steps() noexcept { return steps_; }
+    /// May be called without the lock.
     [[nodiscard]] step_clock const& steps() const noexcept { return steps_; }
 
 private:
     void let_stream_go(block& b) noexcept;
     [[nodiscard]] block* choose(place_needed const& needed, lifespan meant, std::uint32_t lane);
     void order_before_use(wait_set const& waits, block_user const& user);
-    // Steps allocate from the opposite end to persistent blocks, so that a step leaves one hole.
+    // From the opposite end to persistent blocks, so that a step leaves one hole.
     [[nodiscard]] block& cut(block& b, block_request const& r);
 
     [[nodiscard]] block& enter(segment const& s);
-    // Another thread may already have added a new segment at the same address, so the size is compared as well.
+    // Compares the size as well, since a new segment may already have been added at the same address.
     void forget(block& whole) noexcept;
-    // The waits of a window and of the free blocks next to it, with which it will be merged.
+    // Includes the waits of adjacent free blocks, with which the window will be merged.
     [[nodiscard]] static wait_set waits_of(grow_window const& window);
     [[nodiscard]] block& join(grow_window const& window, wait_set waits) noexcept;
     void count_reserved(std::size_t bytes) noexcept;
@@ -265,7 +262,7 @@ CUOTA_INLINE void block_heap::wait_for_freed() noexcept {
         b.waits.for_each([&](wait_point point) {
             auto const wait = [&] { order_.wait_on_host(point); };
             if (!report_failure_of(wait))
-                // the memory is released next, even if it is still in use
+                // the memory is released next, even if in use
                 (void)report_failure_of(wait);
         });
     });

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The blocks of a pool: free and live bytes and their neighbours. Pure host bookkeeping: no access to the memory itself and no CUDA call.
+/// Free and live blocks of a pool and their neighbours. Host bookkeeping: no access to the memory, no CUDA call.
 #pragma once
 
 #include <cstddef>
@@ -20,24 +20,25 @@
 namespace cuota::inline v0::detail {
 
 /// All blocks of all segments and streams. Not thread-safe: requires the pool's lock.
-/// Cost: find, take, release and merge are a few loads for blocks below 4 MiB, and O(log n) in the free blocks of similar size above; a
-/// failed search costs the same.
+/// Throws:  std::bad_alloc where not noexcept; on a throw, nothing changes.
+/// Cost:    find, take, release and merge are a few loads below 4 MiB, and O(log n) in the free blocks of similar size above; a failed
+///          search costs the same.
 class block_index {
 public:
-    /// Adds a segment as one free block. Strong guarantee. Throws: std::bad_alloc.
+    /// Adds a segment as one free block.
     block& add_segment(void* at, std::size_t size);
 
-    /// Removes a free or held block that is a whole segment.
+    /// Removes a free or held whole segment.
     void remove_segment(block& whole) noexcept;
-    /// Changes a free block that is a whole segment to held; it keeps its waits.
+    /// Changes a free whole segment to held, with its waits.
     void hold_segment(block& whole) noexcept;
     /// Frees a held segment or held pages, with their waits.
     void put_back(block& held) noexcept { free_again(held, std::move(held.waits)); }
 
-    // --- an address range that is mapped and unmapped by pages ---
+    // --- address range, mapped and unmapped by pages ---
 
-    /// Adds the address range of the pool as one hole. Its last page is never mapped, so a hole follows every block, and an access beyond
-    /// the last block faults. Strong guarantee. Throws: std::bad_alloc.
+    /// Adds the pool's address range as one hole. Its last page is never mapped, so a hole follows every block, and an access beyond the
+    /// last block faults.
     void add_range(std::byte* at, std::size_t size, std::size_t page);
     [[nodiscard]] std::size_t page() const noexcept { return page_; }
 
@@ -45,7 +46,7 @@ public:
     void for_each_hole(Visit visit) const {
         for (block* hole = holes_; hole; hole = hole->right) visit(*hole);
     }
-    /// Calls visit(at, bytes) for each run of mapped pages, in address order.
+    /// Calls visit(at, bytes) for each run of mapped pages by address.
     template <class Visit>
     void for_each_mapped(Visit visit) const {
         for (block* b = first_; b; b = b->after) {
@@ -55,12 +56,12 @@ public:
             visit(from, static_cast<std::size_t>(b->end() - from));
         }
     }
-    /// Visits all blocks and holes in the range, in address order.
+    /// Visits blocks and holes by address.
     template <class Visit>
     void for_each_in_range(Visit visit) const {
         for (block* b = first_; b; b = b->after) visit(*b);
     }
-    /// Calls visit(block, is_paged) with the first block of the range and of each segment, except segments whose first block is held.
+    /// Calls visit(block, is_paged) with the first block of the range and of each segment, unless a segment's is held.
     template <class Visit>
     void for_each_row(Visit visit) const {
         if (first_) visit(*first_, true);
@@ -70,27 +71,24 @@ public:
         for_each_live(visit_segment);
         for_each_free(visit_segment);
     }
-    /// Returns the number of mapped runs. Cost: O(holes).
+    /// Cost: O(holes).
     [[nodiscard]] std::size_t mapped_runs() const noexcept;
 
-    /// Returns the bytes of whole mappings in [from, to). In holes and for mappings of one page, these are whole pages.
+    /// Bytes of whole mappings in [from, to); whole pages in holes and for mappings of one page.
     [[nodiscard]] std::size_t mapped_whole(std::byte const* from, std::byte const* to) const noexcept;
-    /// Returns the bytes of whole pages in free blocks of the range; at least the bytes of their whole mappings.
+    /// Bytes of whole pages in the range's free blocks; at least those of whole mappings.
     [[nodiscard]] std::size_t free_pages() const noexcept { return free_pages_; }
-    /// Returns the boundaries of mappings.
     [[nodiscard]] mapping_table const& mappings() const noexcept { return mappings_; }
 
-    /// Cuts whole mappings out of a free block and holds them, with the block's waits; the rest stays free. The caller must ensure that
-    /// their pending work has completed before it unmaps them. Strong guarantee. Throws: std::bad_alloc.
+    /// Cuts whole mappings out of a free block and holds them with its waits; the rest stays free. The caller waits before unmapping.
     block& hold_pages(block& b, std::byte* at, std::size_t bytes);
-    /// Turns held pages into a hole after they were unmapped.
+    /// Turns held pages into a hole, after they were unmapped.
     void let_go(block& pages) noexcept;
 
-    /// Holds everything in [at, end): free blocks as a whole, and of holes that part, which becomes `growing`; the caller stores in
-    /// `requested` how many bytes from its start are mapped. `first` is the block or hole that contains `at`. Returns the first held block.
-    /// Strong guarantee. Throws: std::bad_alloc.
+    /// Holds [at, end): whole free blocks, and the covered part of holes, which becomes `growing`; the caller stores in `requested` how
+    /// many bytes from its start are mapped. `first` contains `at`. Returns the first held block.
     block& hold_window(block& first, std::byte* at, std::byte* end);
-    /// Visits the parts of a held window up to `end`. May be called without the lock, as the caller owns them.
+    /// Visits the parts of a held window up to `end`. Needs no lock, as the caller owns them.
     template <class Visit>
     static void for_each_part(block& first, std::byte const* end, Visit visit) {
         for (block* b = &first; b;) {
@@ -99,15 +97,14 @@ public:
             b = next;
         }
     }
-    /// Turns a held window into one free block with `waits`, merged with its free neighbours, after each growing part was mapped in
-    /// mappings of these sizes.
+    /// Turns a held window into a free block with `waits`, merged with its neighbours; its growing parts were mapped in mappings of these
+    /// sizes.
     block& join_window(block& first, std::byte const* end, mapping_sizes sizes, wait_set waits) noexcept;
-    /// Restores a held window. Mapped bytes of growing parts stay held permanently; returns those bytes.
+    /// Restores a held window. Mapped bytes of growing parts stay held forever; returns them.
     std::size_t undo_window(block& first, std::byte const* end) noexcept;
 
     // --- all free blocks ---
 
-    /// Returns the first block that for_each_fit visits, or null.
     [[nodiscard]] block* first_fit(std::size_t size) const noexcept { return free_.first_fit(size); }
     /// Visits the free blocks of at least `size` bytes, smallest first, until visit(block) returns false.
     template <class Visit>
@@ -130,24 +127,21 @@ public:
         live_.for_each(visit);
     }
 
-    /// The end of a free block from which a request is served.
+    /// The end of a free block that a request gets.
     enum class side { low, high };
 
-    /// Returns the bytes from `at` to the next address of that alignment, a power of two.
+    /// Bytes from `at` to the next address of that alignment, a power of two.
     [[nodiscard]] static std::size_t skipped_for(std::size_t alignment, std::byte const* at) noexcept;
 
-    /// Makes `size` bytes at one end of a free block live, at an aligned address, which must exist. The rest stays free with the block's
-    /// waits. Strong guarantee. Throws: std::bad_alloc.
+    /// Makes `size` bytes at one end of a free block live, at an aligned address, which must exist. The rest stays free with the waits.
     block& take(block& b, std::size_t size, std::size_t requested, label const& who, birth born = {},
                 side from = side::low, std::size_t alignment = block::granule);
 
-    /// Returns the live block that starts at p, or null.
     [[nodiscard]] block* find_live(void const* p) const noexcept { return live_.find(p); }
 
-    /// Frees a live or held block, to be reused after `waits`, and merges it with its free neighbours. The merged block has the waits of
-    /// all its parts.
+    /// Frees a live or held block for reuse after `waits`, and merges it with its free neighbours and their waits.
     block& release(block& b, wait_set waits) noexcept;
-    /// Guarantees that the next `take` allocates no host memory. Throws: std::bad_alloc.
+    /// Guarantees that the next `take` does not throw.
     void prepare_take();
 
     [[nodiscard]] std::size_t largest_free() const noexcept { return free_.largest(); }
@@ -155,21 +149,19 @@ public:
     [[nodiscard]] std::size_t live_blocks() const noexcept { return live_.count(); }
 
 private:
-    // Cuts `size` bytes at `at` out of a free block. The part is in no bin and keeps the waits; the rest stays free, with the same
-    // waits. Strong guarantee. Throws: std::bad_alloc.
+    // Cuts `size` bytes at `at` out of a free block. The part is in no bin; the rest stays free. Both have the block's waits.
     block& cut_out(block& b, std::byte* at, std::size_t size);
-    // The cases of `take`. They return a block in no bin, without waits, as the user has waited. Strong guarantee. Throws:
-    // std::bad_alloc.
+    // The cases of `take`. The part is in no bin and has no waits, as the user has waited.
     block& cut_aligned(block& b, std::size_t size, side from, std::size_t alignment);
-    // Creates a new record for the part, because the rest of a large block usually keeps its position in the bins, and its waits.
+    // The part gets a new record, as the rest of a large block usually keeps its position in the bins.
     block& cut_off(block& b, std::size_t size, side from);
     block& cut_all(block& b) noexcept;
     void reserve_live();
-    // Makes a block that is in no bin live. Requires reserve_live().
+    // Makes a block live that is in no bin. Requires reserve_live().
     block& enter(block& b, std::size_t requested, label const& who, birth born) noexcept;
 
-    // Returns false, without a change, if host memory for the waits of both is not available. The blocks then stay unmerged, since a
-    // lost wait would be a race.
+    // Returns false, without a change, if host memory for the waits is not available: the blocks stay unmerged, as a lost wait would be a
+    // race.
     [[nodiscard]] static bool merge_waits(block& into, block& from) noexcept;
     block& free_again(block& b, wait_set waits) noexcept;
     std::size_t undo_growing(block& b) noexcept;
@@ -184,14 +176,14 @@ private:
     block& become_hole(block& b) noexcept;
     void link_before(block& b, block& lower) noexcept;
     static void link(block& b, block& next) noexcept;
-    // Splits off the part from `at` as a block in no list. Requires reserved records.
+    // The part from `at` becomes a block in no list. Requires reserved records.
     block& split(block& b, std::byte* at);
     void swallow_next(block& b) noexcept;
 
     block_store store_;
     free_bins free_;
     live_table live_{store_};
-    block* first_ = nullptr;  // of the range; never changed by merges
+    block* first_ = nullptr;  // of the range; unchanged by merges
     std::byte* range_ = nullptr;
     std::byte* range_end_ = nullptr;
     std::size_t page_ = 0;

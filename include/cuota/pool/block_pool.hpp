@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The blocks of a pool for any number of threads and streams: live and free blocks, and the waits between streams. It has no part in
-/// acquiring segments or charging budgets.
+/// The blocks of a pool for any number of threads and streams. Segments are acquired and budgets charged elsewhere.
 #pragma once
 
 #include <algorithm>
@@ -31,9 +30,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Marks a scope in which this thread releases pool memory to its source. The release may call the program through a watch on the source's
-/// budget; an allocation in that callback does not wait for memory that is being released, because this thread may be the one that releases
-/// it.
+/// A scope in which this thread releases pool memory to its source. The release may call the program through a watch on the source's
+/// budget; an allocation there does not wait for memory that is being released, perhaps by this thread.
 class giving_back {
 public:
     giving_back() noexcept : before_{std::exchange(is_on(), true)} {}
@@ -50,41 +48,39 @@ private:
     bool const before_;
 };
 
-/// Blocks under one lock, except small ones that a thread reuses from its thread cache (front.hpp). Any function that reads figures or
-/// needs cached blocks revokes the caches first, so all figures are exact.
+/// A block_heap under a lock, and thread caches (front.hpp), from which threads reuse small blocks without the lock. The caches are revoked
+/// before figures are read and if their blocks are needed, so all figures are exact. Threads: any. Throws: cuda_error,
+/// std::bad_alloc where not noexcept. On a throw, no block or segment changes, except where noted.
 class block_pool {
 public:
-    /// Block sizes are multiples of `granule`, a power of two of at least 256 bytes.
+    /// granule: of block sizes; a power of two of at least 256 bytes.
     explicit block_pool(tag name, std::size_t granule = block::granule) : name_{name}, heap_{granule} {}
     block_pool(block_pool const&) = delete;
     block_pool& operator=(block_pool const&) = delete;
 
     // --- blocks; a null stream stands for the host, which waits itself ---
 
-    /// Allocates from this thread's cache without the lock. Returns null on a miss and for 0 bytes. Arguments are passed by value so that
-    /// they stay in registers.
+    /// Allocates from this thread's cache without the lock; null on a miss and for 0 bytes. Arguments are passed by value so that they stay
+    /// in registers.
     [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
                                    place where, lifespan meant, bool keeps) noexcept;
-    /// Frees a block into this thread's cache without the lock; returns false if it cannot be cached.
+    /// Frees into this thread's cache without the lock; false if the block cannot be cached.
     [[nodiscard, gnu::always_inline]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
         thread_record* const me = this_thread_record();
         if (!me || bytes > front::largest || !s.is_owned()) return false;
         return fronts_.of(*me).try_put(*me, p, s.id(), bytes, heap_.size_of_small(bytes));
     }
 
-    /// Allocates from free blocks in the order of s; returns null if none fits. On a throw, nothing is allocated. Throws: misuse after
-    /// close(), and for lifespan::step without an open step; cuda_error, std::bad_alloc.
+    /// Allocates from free blocks in the order of s; null if none fits. Throws: misuse after close(), and for lifespan::step without an
+    /// open step.
     [[nodiscard]] void* try_take(stream_ref const* s, block_request const& r);
 
-    /// Adds a segment and allocates from it; the alignment must be at most 256.
-    /// Throws: cuda_error, std::bad_alloc; the segment is not added.
+    /// Adds a segment and allocates from it with an alignment of at most 256.
     [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r);
-    /// Adds a segment. Strong guarantee. Throws: std::bad_alloc.
     void add(segment const& fresh);
 
-    /// Frees in the order of s. Invalid calls are reported to the error sink and are otherwise ignored. In a closed pool, calls
-    /// while_closed(is_last) under the lock, because a segment may have become free; is_last is true if this was the last block that kept
-    /// the pool alive.
+    /// Frees in the order of s; reports invalid calls to the error sink and ignores them. In a closed pool, a segment may have become free:
+    /// calls while_closed(is_last) under the lock, is_last if this was the last block that kept the pool alive.
     template <class WhileClosed>
     void give(stream_ref const* s, void* p, std::size_t bytes, WhileClosed while_closed) noexcept {
         if (!p) return;
@@ -99,59 +95,51 @@ public:
         if (unordered) report_failure_of([&] { std::rethrow_exception(unordered); });
     }
 
-    /// Transfers a live block of that size to a graph, so that no thread cache accepts it when it is freed.
-    /// Throws: misuse if no such block exists.
+    /// Gives a live block to a graph: thread caches will not accept it. Throws: misuse if the block does not exist.
     void keep_for_graph(void* p, std::size_t bytes);
 
     // --- release of idle memory ---
 
-    /// Takes out the idle memory that best covers `surplus` bytes (see choose_idle), outside of `kept`, after waiting without the lock for
-    /// its pending work. Returns nothing if none exists or surplus is 0. The memory counts as reserved until gone() is called. Strong
-    /// guarantee. Throws: cuda_error, std::bad_alloc.
+    /// Takes out the idle memory that best covers `surplus` bytes (choose_idle), outside of `kept`, and waits without the lock for its
+    /// pending work. Returns nothing if none exists or surplus is 0. The memory counts as reserved until gone().
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept = {});
-    /// Takes out memory to reduce the reserved bytes to `keep`; see take_out.
+    /// Takes out memory to come down to `keep` bytes.
     [[nodiscard]] std::optional<idle_memory> take_out_above(std::size_t keep);
-    /// Completes take_out: the memory was released (is_gone), or could not be and is free again.
+    /// Ends a take_out: the memory was released (is_gone) or is free again.
     void gone(idle_memory const& out, bool is_gone) noexcept;
-    /// Waits until other threads have released, or failed to release, some of the memory that is being released. Returns the bytes
-    /// released. Returns 0 immediately in the scope of a giving_back.
+    /// Waits until some of the memory that other threads are releasing was released or kept. Returns the bytes released; 0 at once in a
+    /// giving_back.
     std::size_t wait_for_leaving() noexcept;
-    /// Returns how many bytes take_out could release for `wanted`. If idle memory does not suffice, includes memory that is being released.
+    /// Returns the bytes that take_out would yield for `wanted`; if too little, plus the memory that is being released.
     [[nodiscard]] std::size_t could_take_out(std::size_t wanted,
                                              kept_addresses const& kept = {}) const noexcept;
 
     // --- growth by pages ---
 
-    /// Adds the address range for pages. Throws: std::bad_alloc.
     void add_range(std::byte* at, std::size_t bytes, std::size_t page);
 
-    /// Returns the best window to map for a request at this moment, or nothing if no addresses suffice.
+    /// Returns the best window to map for a request, or nothing. It is not held and may change.
     [[nodiscard]] std::optional<grow_window> could_grow(std::size_t bytes, growth_aim aim) const;
-    /// Holds such a window, with at most `most` bytes to map, for the caller alone; returns nothing if none exists. Strong guarantee.
-    /// Throws: std::bad_alloc.
+    /// See block_heap for the next four.
     [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t most);
-    /// Allocates from a held window after it was mapped; the alignment must be at most 256. On a throw, the window stays held. Throws: as
-    /// try_take.
     [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s, block_request const& r);
-    /// Frees a held window after it was mapped. On a throw, the window stays held. Throws: std::bad_alloc.
     void add_grown(grow_window const& window);
-    /// Restores a held window that is unmapped. Parts that could not be unmapped count as reserved and stay unusable; returns their bytes.
     std::size_t give_up(grow_window const& window) noexcept;
-    /// Returns the largest request that could be served with `spent` bytes of pages, idle pages included.
+    /// Returns the largest request that `spent` bytes of pages, idle ones included, could serve.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
     // --- end ---
 
-    /// Rejects all further allocations. Returns true if live blocks keep the pool alive and this is the first call.
+    /// Rejects further allocations. Returns true if this is the first call and live blocks keep the pool alive.
     [[nodiscard]] bool close() noexcept;
-    /// Waits on the host for the pending work of free blocks; reports work that cannot be waited for.
+    /// Waits on the host for the pending work of free blocks; reports failures.
     void wait_for_freed() noexcept;
-    /// Visits all segments, whether in use or not. For the destructor.
+    /// Visits all segments, in use or not. For the destructor.
     template <class Visit>
     void for_each_segment(Visit visit) const {
         heap_.for_each_segment(visit);
     }
-    /// Calls visit(at, bytes) for all mapped runs, whether in use or not. For the destructor.
+    /// Calls visit(at, bytes) for all mapped runs, in use or not. For the destructor.
     template <class Visit>
     void for_each_mapped(Visit visit) const {
         heap_.blocks().for_each_mapped(visit);
@@ -159,17 +147,15 @@ public:
 
     // --- observer ---
 
-    /// Notifies `told` of all events from now on and disables the thread caches. Strong guarantee.
-    /// Throws: misuse if an observer is set; std::bad_alloc.
+    /// Notifies `told` of all events from now on, and disables the thread caches. Throws: misuse if an observer exists.
     void observe(shared<pool_observer> told);
-    /// Removes the observer and returns it.
     shared<pool_observer> observe_no_more() noexcept;
 
     // --- figures ---
 
     [[nodiscard]] pool_stats stats() const noexcept;
-    /// Calls see(heap, stats, peaks by tag) with a consistent state under the lock, after notifying the observer of completed frees. The
-    /// peaks are null without an observer.
+    /// Calls see(heap, stats, peaks by tag) under the lock, after notifying the observer of completed frees. Without an observer, the peaks
+    /// are null.
     template <class See>
     void at_rest(See see) const {
         auto const lock = lock_all();
@@ -178,29 +164,28 @@ public:
     }
     [[nodiscard]] std::size_t largest_free() const noexcept;
     [[nodiscard]] std::size_t reserved() const noexcept;
-    /// Returns the idle memory if all live blocks of these holdings were freed.
+    /// Returns the idle memory if the live blocks of these holdings were freed.
     [[nodiscard]] idle_pieces idle_if_released(std::span<holding const> released) const;
-    /// Returns the block size for a request, without the bytes skipped for alignment.
+    /// The block size for a request, without bytes skipped for alignment.
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return heap_.size_of(bytes); }
-    /// Returns the bytes by which the pool would exceed 1.5 times its peak if it added `fresh` bytes for a request of `bytes`:
-    /// max(0, reserved + fresh - 1.5 * max(peak_allocated, allocated + bytes) - kept), without memory that is being released.
+    /// The bytes beyond 1.5 times the peak if `fresh` bytes are added for a request of `bytes`: max(0, reserved - leaving + fresh - 1.5 *
+    /// max(peak_allocated, allocated + bytes) - kept).
     [[nodiscard]] std::size_t hoard_with(std::size_t fresh, std::size_t bytes,
                                          std::size_t kept) const noexcept;
-    /// Returns the total bytes of all frees. Never decreases.
+    /// Total bytes of all frees.
     [[nodiscard]] std::size_t freed() const noexcept;
 
-    /// Appends the live bytes, one entry per tag and call site, and the free bytes.
+    /// Appends the live bytes by tag and call site, and the free bytes.
     void holdings(std::vector<holding>& into) const;
 
-    /// Throws: std::bad_alloc.
     [[nodiscard]] std::vector<tag_stats> stats_by_tag() const;
 
-    /// Returns a description of the live blocks; empty if none. Throws: std::bad_alloc.
+    /// Describes the live blocks; empty if none.
     [[nodiscard]] std::string survivors() const;
 
     /// Throws: misuse if a step is open.
     void begin_step(place where);
-    /// Ends the step; returns a description of its live blocks. Throws: std::bad_alloc, after the step has ended.
+    /// Ends the step, also on a throw; describes its live blocks.
     [[nodiscard]] std::string end_step();
 
     [[nodiscard]] tag name() const noexcept { return name_; }
@@ -236,7 +221,7 @@ private:
         return unordered;
     }
 
-    // Revokes the caches if the request would raise a peak: cached blocks count as requested and allocated, but not in peaks.
+    // Cached blocks count as requested and allocated, but not in peaks: revokes the caches if the request would raise one.
     void make_peak_known(std::size_t bytes) noexcept;
     [[nodiscard, gnu::always_inline]] void* found(block& b, stream_ref const* s, bool keeps) noexcept {
         b.note->keeps = keeps;
@@ -244,25 +229,24 @@ private:
         return b.at();
     }
 
-    // Returns the live block of that size at p, now held. Throws misuse if no such block exists.
+    // The live block of that size at p, changed to held. Throws misuse if it does not exist.
     [[nodiscard]] block& claim(void* p, std::size_t bytes);
 
-    // Frees a held block in the order of s, or caches it. If the order of s cannot be recorded, waits for s, frees the block and returns
-    // the error.
+    // Frees a held block in the order of s, or caches it. If its order cannot be recorded, waits for s and returns the error.
     [[nodiscard]] std::exception_ptr put_in_order(block& b, stream_ref s) noexcept;
 
     // --- thread caches ---
 
     // Cached blocks are not merged and may obstruct others, so they must be a small part of the pool.
     [[nodiscard]] bool may_be_ready(block const& b, stream_ref s) const noexcept;
-    // Binds a block to the `stream` that allocated it; prepares this thread's cache for small blocks.
+    // Binds a block to its `stream`, and prepares this thread's cache for small ones.
     void expect_back(block& b, stream_ref s) noexcept;
-    // Caches a held block that this thread freed in the order of s. Returns false if it cannot.
+    // Caches a held block that this thread freed in the order of s; false if it cannot.
     [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t lane) noexcept;
-    // Evicts a cached block. Its wait covers all work enqueued on its stream up to now, more than at the time of the free.
+    // Evicts a cached block. It waits for all work enqueued on its stream up to now, more than necessary.
     void give_ready(block& b) const noexcept;
     void collect() const noexcept;
-    // The lock with all thread caches revoked: every block is free, or owned by a user.
+    // The lock with all caches revoked: every block is free or in use.
     class [[nodiscard]] lock_of_all {
     public:
         explicit lock_of_all(block_pool const& of) : lock_{of.guard_} { of.collect(); }
@@ -272,7 +256,7 @@ private:
     };
     lock_of_all lock_all() const { return lock_of_all{*this}; }
     [[nodiscard]] block_user user_of(stream_ref const* s);
-    // Revokes the caches before a new stream is entered: cached blocks refer to stream indices, which may be reused.
+    // Revokes the caches before a new stream is registered, as cached blocks refer to stream indices.
     [[nodiscard]] std::uint32_t lane_of(stream_ref s);
     [[nodiscard, gnu::noinline]] std::uint32_t look_up(stream_ref s) {
         if (auto const known = heap_.order().find(s)) return *known;
@@ -288,7 +272,7 @@ private:
             auto const lock = lock_all();
             std::size_t const bytes = surplus();
             if (bytes == 0 || !(out = heap_.take_out(bytes, kept, busy))) return std::nullopt;
-            // Notified before the release: afterwards, the pool itself may obtain the address again.
+            // First: after the release, this pool may get the address again.
             if (watch_) watch_->goes(out->at, out->bytes);
         }
         try {
@@ -302,16 +286,16 @@ private:
 
     tag const name_;
 
-    // Protects the members below. Mutable, because queries revoke the thread caches without an observable change.
+    // Protects the members below. Mutable, since queries revoke the caches.
     mutable object_lock guard_;
     mutable block_heap heap_;
     mutable fronts fronts_;
-    std::size_t gone_ = 0;          // total bytes released by take_out and gone
-    std::condition_variable left_;  // notified when memory was released or kept
+    std::size_t gone_ = 0;          // total bytes released
+    std::condition_variable left_;  // memory was released or kept
     bool closed_ = false;
     bool is_special_ = false;            // closed_ || watch_: a single test
     std::unique_ptr<pool_watch> watch_;  // set while an observer exists
-    std::size_t keepers_ = 0;            // after close(): number of live blocks that keep the pool
+    std::size_t keepers_ = 0;            // after close(): live blocks that keep the pool alive
 };
 
 }  // namespace cuota::inline v0::detail
@@ -352,7 +336,7 @@ CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const
     bool const is_special = is_special_;
     if (is_special) throw_if_closed(r);
     make_peak_known(r.bytes);
-    block_user const user = user_of(s);  // first: entering a new stream merges cached blocks
+    block_user const user = user_of(s);  // first: registering a new stream merges cached blocks
     block* b = heap_.find(r, user.lane);
     if (!b) {
         collect();
@@ -627,7 +611,7 @@ CUOTA_INLINE void block_pool::expect_back(block& b, stream_ref s) noexcept {
     heap_.keep_stream(b, *lane);
     if (!may_be_ready(b, s)) return;
     thread_record* const me = this_thread();
-    if (!me) return;  // for example in a capture, whose blocks belong to the graph and are never cached
+    if (!me) return;  // as in a capture, whose blocks belong to the graph
     b.note->stream = s.id();
     if (!fronts_.of(*me).is_of(*me)) return;
     front& mine = fronts_.of(*me);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A bump allocator in a pool whose allocations are freed together when it is destroyed.
+/// A bump allocator in a pool that frees its allocations together.
 #pragma once
 
 #include <cstddef>
@@ -21,31 +21,31 @@ class frame_state;
 extern template class shared<detail::frame_state>;
 #endif
 
-/// A frame as a resource: a handle of eight bytes. Allocations through it have owners, which must free them before the frame is destroyed.
-/// The handle keeps the memory valid, but does not extend the frame's scope.
+/// A frame as a resource: an eight-byte handle. Its allocations have owners, which free them before the frame is destroyed. The handle
+/// keeps the memory valid, but does not extend the frame's scope.
 /// Order, threads, throws, cost: as `frame`. Example: tests/pool/frame.cpp
 class frame_resource {
 public:
     /// Refers to the same frame. A move copies, so a moved-from handle stays valid.
     frame_resource(frame_resource const&) noexcept = default;
-    /// refers to the same frame as other
+    /// same frame as other
     frame_resource& operator=(frame_resource const&) noexcept = default;
     ~frame_resource() = default;
     /// Allocates memory that is valid on s from here on. Throws: as the pool; misuse after the frame's destruction, or while this thread
     /// captures s.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// Frees in the order of s. Others can use the memory after the frame's destruction.
+    /// Frees in the order of s; available to others after the frame.
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// Allocates memory that is valid on every stream at return: the host waits for work that may still use the bytes.
+    /// Allocates memory that is valid on every stream at return; the host waits for pending work.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// Frees memory whose work has completed, as the caller has observed. Others can use the memory after the frame's destruction.
+    /// Frees memory that no work uses any more; available to others after the frame.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// Returns the pool's granularity: 256 bytes.
+    /// Returns 256 bytes, as the pool.
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return default_alignment; }
-    [[nodiscard]] memory_kind kind() const noexcept;  ///< memory kind of the pool's source
-    /// Returns whether both refer to one frame.
+    [[nodiscard]] memory_kind kind() const noexcept;  ///< kind of the pool's source
+    /// Compares by frame.
     friend bool operator==(frame_resource const&, frame_resource const&) noexcept = default;
 
 private:
@@ -54,22 +54,21 @@ private:
     shared<detail::frame_state> state_;
 };
 
-/// A bump allocator from `scoped_pool::frame` to its destruction. It allocates chunks from the pool and fills each from low to high
-/// addresses; its destructor frees the chunks.
+/// A bump allocator, from `scoped_pool::frame` to destruction. It fills chunks of the pool from low to high addresses; the destructor frees
+/// the chunks.
 ///
 /// Memory from `allocate` is freed with the frame and may be deallocated earlier. Memory from `resource()`, as buffers use it, has an
-/// owner: if it is still live when the frame is destroyed, that is reported as misuse by tag, size and call site, and its chunk stays
-/// allocated until the owner frees it. A deallocation makes no memory available to others before the destruction; only the last block of a
-/// chunk can be reused. A wrong size, a foreign pointer or a double free is reported to the error sink and is otherwise ignored.
-/// A new chunk doubles the bytes of the frame, up to 1/16 of the pool's reserved bytes, if the pool has such a free block; otherwise it has
-/// the size of the request, so the source is never asked for more than the request. Frames may be nested and may overlap in time: each has
-/// its own chunks.
+/// owner: if it is still live at destruction, that is reported as misuse by tag, size and call site, and its chunk stays until the owner
+/// frees it. A deallocation makes nothing available to others before the destruction; only the last block of a chunk can be reused. A wrong
+/// size, a foreign pointer or a double free is reported to the error sink and ignored.
+/// A new chunk is as large as all previous ones, up to 1/16 of the pool, if such a block is free; otherwise it has the size of the request,
+/// so the source is never asked for more. Frames may be nested or open side by side: each has its own chunks.
 ///
 /// Units:   bytes; blocks are multiples of 256.
-/// Order:   each stream has its own chunks. They are freed in that stream's order, after the work of all streams that freed parts of them.
-/// Threads: any; destroy it after the last thread has stopped using it.
+/// Order:   each stream has its own chunks, freed in its order after the work of all streams that freed parts of them.
+/// Threads: any; destroy it after the last use.
 /// Throws:  as the pool (on a throw, nothing is allocated); misuse after destruction.
-/// Cost:    a lock and a few loads; the destructor makes one deallocation for each chunk.
+/// Cost:    a lock and a few loads; the destructor makes one deallocation per chunk.
 /// Example:
 ///     auto frame = pool.frame();
 ///     cuota::device_buffer<float> rows{n, stream, frame, "rows"};
@@ -84,7 +83,7 @@ public:
     [[nodiscard]] frame_resource resource() const noexcept { return frame_resource{state_}; }
     operator any_resource() const;  ///< same as resource()
 
-    /// Allocates memory that is valid on s from here on and is freed with the frame. Throws: as the class says.
+    /// Allocates memory that is valid on s from here on and freed with the frame. Throws: as the class says.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here());
     /// Frees early, in the order of s; the last block of a chunk can be reused. Null is ignored.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A run of bytes that is filled from low to high addresses and freed as a whole.
+/// Bytes that are filled from low to high addresses and freed as a whole.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// One allocation in a chunk. Entries are in address order.
+/// An allocation in a chunk, in address order.
 struct frame_entry {
-    /// ends_with_frame: freed with the frame; owned: an owner must free it; over: freed, and reusable in the order of the chunk's stream;
-    /// over_elsewhere: freed in the order of another stream.
+    /// ends_with_frame: freed with the frame; owned: freed by its owner; over: freed, reusable in the chunk's order; over_elsewhere: freed
+    /// in the order of another stream.
     enum class state : std::uint8_t { ends_with_frame, owned, over, over_elsewhere };
 
     std::byte* at;
@@ -36,7 +36,7 @@ struct frame_entry {
     [[nodiscard]] bool is_live() const noexcept;
     [[nodiscard]] std::string text() const { return survivors::line_of(name, where, bytes); }
 };
-static_assert(std::is_trivially_destructible_v<frame_entry>);  // so that destruction costs nothing per entry
+static_assert(std::is_trivially_destructible_v<frame_entry>);  // so that destruction is free
 
 /// Bytes that one stream uses, or the host if `home` is null. Not thread-safe.
 class frame_chunk {
@@ -45,17 +45,17 @@ public:
 
     frame_chunk(void* at, std::size_t size, stream_ref const* home);
 
-    /// Allocates; returns null if the chunk is full. Strong guarantee. Throws: std::bad_alloc.
+    /// Returns null if the chunk is full. Strong guarantee. Throws: std::bad_alloc.
     [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state born);
 
     [[nodiscard]] bool has(void const* p) const noexcept;
     /// Returns the entry at p, live or freed; null if none starts there or its bytes were reclaimed.
     [[nodiscard]] frame_entry* find(void const* p) noexcept;
 
-    /// Frees a live entry. in_order: its bytes are reusable in the order of the chunk. Trailing entries of that kind are reclaimed.
+    /// Frees a live entry. in_order: its bytes are reusable in the chunk's order; such entries at the end are reclaimed.
     void give(frame_entry& e, bool in_order) noexcept;
 
-    /// Returns the streams that may use the bytes: the chunk's own, and others that freed parts of it.
+    /// The streams that may use the bytes: the chunk's own, and others that freed parts of it.
     [[nodiscard]] dynamic_array<stream_share>& users() noexcept { return users_; }
     [[nodiscard]] dynamic_array<frame_entry> const& entries() const noexcept { return entries_; }
     [[nodiscard]] bool is_owned() const noexcept { return owned_ != 0; }
@@ -63,7 +63,7 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] std::size_t room() const noexcept { return size_ - used_; }
 
-    /// Marks all entries that end with the frame as freed.
+    /// Frees the entries that end with the frame.
     void end() noexcept;
 
 private:
@@ -75,7 +75,7 @@ private:
     dynamic_array<stream_share> users_{};
 };
 
-/// Orders later work on `s` after the work enqueued on `other`. If the device cannot wait, the host waits and the error is reported.
+/// Orders later work on `s` after the work on `other`. If the device cannot wait, the host waits and the error is reported.
 void order_after(stream_ref s, stream_ref other) noexcept;
 
 }  // namespace cuota::inline v0::detail

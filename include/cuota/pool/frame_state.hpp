@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The state of a frame: chunks of a pool, each filled by one stream and all freed together.
+/// The state of a frame.
 #pragma once
 
 #include <algorithm>
@@ -31,21 +31,21 @@ public:
     frame_state(shared<pool_state> pool, place where) noexcept : pool_{std::move(pool)}, where_{where} {}
     ~frame_state();
 
-    /// Allocates. Throws: misuse after end(); what the pool throws. On a throw, nothing is allocated.
+    /// Throws: misuse after end(); as the pool. On a throw, nothing is allocated.
     [[nodiscard]] void* allocate(stream_ref const* s, std::size_t bytes, std::size_t alignment,
                                  label const& who, state born);
 
-    /// Frees a block. A wrong call is reported to the error sink and is otherwise ignored.
+    /// Reports invalid calls to the error sink and ignores them.
     void deallocate(stream_ref const* s, void* p, std::size_t bytes, place where) noexcept;
 
-    /// Frees the chunks without owned blocks and reports owned blocks, whose chunks are freed with the last owned block in them.
+    /// Frees chunks without owned blocks and reports the owned blocks. Their chunks are freed with the last of them.
     void end() noexcept;
 
     [[nodiscard]] memory_kind kind() const noexcept { return pool_->kind(); }
     [[nodiscard]] shared<pool_state> const& pool() const noexcept { return pool_; }
 
 private:
-    // The chunks of one stream; `filled` is the index of the one with the most free bytes.
+    // The chunks of one stream; the one at `filled` has the most free bytes.
     struct lane {
         std::uint64_t id;
         dynamic_array<frame_chunk> chunks{};
@@ -63,26 +63,26 @@ private:
     void throw_if_ended(label const& who) const;
     static void refuse_capture_of(stream_ref s, place where);
 
-    // Allocates a chunk as large as all chunks so far, up to 1/16 of the pool, if such a block is free; otherwise of the requested size.
+    // A chunk as large as all chunks so far, up to 1/16 of the pool, if such a block is free; otherwise of the requested size.
     [[nodiscard]] frame_chunk chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
                                         label const& who);
     [[nodiscard]] frame_chunk wrap(void* p, std::size_t size, stream_ref const* s);
     [[nodiscard]] std::size_t held();
 
-    // Frees a block. Returns its chunk if the frame has ended and this was the chunk's last owned block.
+    // Returns the chunk if the frame has ended and this was its last owned block.
     [[nodiscard]] std::optional<frame_chunk> give(stream_ref const* s, std::uint64_t id, void* p,
                                                   std::size_t bytes, place where);
     [[nodiscard]] frame_entry& checked(frame_entry* e, std::size_t bytes, place where) const;
     [[nodiscard]] std::string title() const;
 
-    // Records that a stream other than the chunk's freed a block of it. Freeing the chunk waits for that stream's work.
+    // Records a stream other than the chunk's that freed a block of it. Freeing the chunk waits for its work.
     static void note_user(frame_chunk& c, stream_ref s);
-    // For a native stream, which its owner may destroy before that: establishes the order at once.
+    // The same for a native stream, at once, since its owner may destroy it before the chunk is freed.
     void order_unowned(stream_ref s, std::uint64_t id, void const* p);
 
     void give_back(frame_chunk& c) const noexcept;
 
-    // After end(): returns a chunk without owned blocks.
+    // After end(): a chunk without owned blocks.
     [[nodiscard]] std::optional<frame_chunk> take_idle() noexcept;
     [[nodiscard]] std::string end_rest();
 
@@ -103,7 +103,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE frame_state::~frame_state() {
-    // Blocks that are still owned have no owner left that could use or free them.
+    // Owned blocks have no owner left that could use or free them.
     for (lane& l : lanes_)
         for (frame_chunk& c : l.chunks) give_back(c);
 }

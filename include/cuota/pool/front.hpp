@@ -15,23 +15,21 @@
 
 namespace cuota::inline v0::detail {
 
-/// A thread cache: small blocks of one pool, reserved for the owner thread. In the pool they are neither free nor live. The cache also has
-/// a credit of bytes: the requested bytes of the cached blocks, which the owner may request again. The pool still counts the credit as
-/// requested, so operations on a cache never raise a peak.
+/// A thread cache: small blocks of one pool, reserved for the owner thread; the pool counts them as neither free nor live. The cache has a
+/// credit: the requested bytes of its blocks, which the owner may request again. They stay counted as requested, so a cache never raises a
+/// peak.
 ///
-///
-/// Owner:     calls try_take and try_put on its own thread, without a lock (a biased lock, see thread_tenure).
-/// Collector: calls everything else, under the pool's lock.
+/// Owner:     calls try_take and try_put without a lock (a biased lock, see thread_tenure).
+/// Collector: calls everything else under the pool's lock.
 class alignas(64) front : public thread_tenure {
 public:
-    /// The largest cached block in bytes. For larger ones, the lock is cheap in comparison and caching would keep too much memory from
-    /// other threads.
+    /// The largest cached block in bytes. Larger ones justify the lock, and would keep too much memory from others.
     static constexpr std::size_t largest = std::size_t{64} * 1024;
-    /// Credit in bytes that a cache with less credit is granted, because a request may be slightly larger than the freed block.
+    /// Credit in bytes granted when less is left, as a request may be slightly larger than the freed block.
     static constexpr std::size_t loan = 16 * block::granule;
 
-    /// Returns a cached block of that stream and size for `bytes` bytes, held and owned by the caller; null if no such block or too little
-    /// credit exists. write(block) runs before a collector can access the block, and must not enter a section.
+    /// Returns a cached block of that stream and size, held, or null if none exists or the credit is below `bytes`. Calls write(block)
+    /// before a collector can access it; write must not enter a section.
     template <class Write>
     [[nodiscard]] block* try_take(thread_record& me, std::uint64_t stream, std::size_t bytes,
                                   std::size_t size, Write write) noexcept {
@@ -47,8 +45,8 @@ public:
         return b;
     }
 
-    /// Caches the live block of that size at p, if it was allocated for `bytes` bytes and that stream. Returns false, without a change, if
-    /// that is not the case, the block is unknown here, or the bin is full.
+    /// Caches the live block of that size at p, if it was requested with `bytes` and is bound to that stream. Returns false, without a
+    /// change, if not, if the block is unknown here, or if the bin is full.
     [[nodiscard]] bool try_put(thread_record& me, void const* p, std::uint64_t stream, std::size_t bytes,
                                std::size_t size) noexcept;
 
@@ -56,10 +54,9 @@ public:
 
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     void open(thread_record& me) noexcept;
-    /// Called by the owner: remembers a live block that the owner may free.
+    /// Owner: remembers a live block that it may free.
     void remember(block& b) noexcept { known_[place_of(b.at())] = &b; }
-    /// Called by the owner: caches a held block. Blocks of another stream or size in the same bin are evicted by put_away(block). Returns
-    /// false if the bin is full.
+    /// Owner: caches a held block; evicts blocks of another stream or size in its bin by put_away(block). False if the bin is full.
     template <class PutAway>
     [[nodiscard]] bool put(block& b, PutAway put_away) noexcept {
         std::uint64_t const stream = b.note->stream;
@@ -72,16 +69,16 @@ public:
         return true;
     }
 
-    /// Called by the owner: increases its credit.
+    /// Owner: increases the credit.
     void lend(std::size_t bytes) noexcept { credit_ += bytes; }
     [[nodiscard]] std::size_t credit() const noexcept { return credit_; }
 
-    /// The remaining credit and the number of allocations served.
+    /// Remaining credit, and blocks served.
     struct account {
         std::size_t credit;  ///< bytes
         std::size_t taken;   ///< blocks
     };
-    /// Evicts all blocks. Requires that the owner has left its section.
+    /// Evicts all blocks. The owner must have left its section.
     template <class PutAway>
     account clear(PutAway put_away) noexcept {
         for (shelf& s : shelves_) s.clear(put_away);
@@ -90,7 +87,7 @@ public:
     }
 
 private:
-    // A bin: blocks of one stream and size, last in, first out.
+    // A bin: blocks of one stream and size, LIFO.
     struct shelf {
         static constexpr std::uint32_t most = 8;
 
@@ -117,23 +114,23 @@ private:
     [[nodiscard]] static std::size_t place_of(void const* p) noexcept;
 
     bool is_open_ = false;
-    std::size_t credit_ = 0;  // bytes counted as requested that no live block has requested
-    std::size_t taken_ = 0;   // blocks served since it was opened
+    std::size_t credit_ = 0;  // bytes counted as requested, beyond live blocks
+    std::size_t taken_ = 0;   // since it was opened
     std::array<shelf, 16> shelves_{};
-    std::array<block*, 64> known_{};  // owner only: records by the address they had last
+    std::array<block*, 64> known_{};  // owner: records by their last address
 };
 
-/// The thread caches of one pool, a fixed number. Threads that share one mostly use the lock.
+/// The thread caches of a pool. Threads that share one mostly use the lock.
 class fronts {
 public:
     [[nodiscard]] front& of(thread_record const& who) noexcept { return all_[who.index % all_.size()]; }
 
     // The functions below require the pool's lock.
 
-    /// Returns the calling thread's cache, opened if thread_tenure::pays(); null if another thread owns it or end() was called.
+    /// The calling thread's cache, opened if thread_tenure::pays(); null if another thread owns it or after end().
     [[nodiscard]] front* open_for(thread_record& me) noexcept;
 
-    /// Revokes and closes all thread caches and evicts their blocks. Returns their remaining credit in bytes.
+    /// Revokes all caches and evicts their blocks. Returns the remaining credit in bytes.
     template <class PutAway>
     [[nodiscard]] std::size_t collect(PutAway put_away) noexcept {
         if (open_ == 0) return 0;
@@ -159,9 +156,9 @@ public:
         open_ = 0;
         return credit;
     }
-    /// Returns the number of allocations served by thread caches up to the last collect.
+    /// Blocks served by caches up to the last collect.
     [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
-    /// Opens no further caches until go_on().
+    /// No cache is opened between end() and go_on().
     void end() noexcept { ended_ = true; }
     void go_on() noexcept { ended_ = false; }
 

@@ -21,47 +21,47 @@ class pool_state;
 extern template class shared<detail::pool_state>;
 #endif
 
-/// A pool as a resource: a handle of eight bytes that keeps the pool's memory valid, but does not extend the pool's scope.
-/// Meant: the lifetime hint of every allocation through this handle. A block may be freed through any handle of the pool.
+/// A pool as a resource: an eight-byte handle that keeps the memory valid, but does not extend the pool's scope.
+/// Meant: the lifetime hint of its allocations. A block may be freed through any handle of the pool.
 /// Order, threads, throws, cost: as `scoped_pool`. Example: tests/pool/pool_resource.cpp
 template <lifespan Meant>
 class pool_resource_for {
 public:
-    /// Blocks that a captured stream frees stay with the graph; see the concept `keeps_for_graphs`.
+    /// Blocks that a captured stream frees stay with the graph; see `keeps_for_graphs`.
     static constexpr bool keeps_for_graphs = true;
     /// Refers to the same pool. A move copies, so a moved-from handle stays valid.
     pool_resource_for(pool_resource_for const&) noexcept = default;
-    /// refers to the same pool as other
+    /// same pool as other
     pool_resource_for& operator=(pool_resource_for const&) noexcept = default;
     ~pool_resource_for() = default;
 
-    /// Allocates memory that is valid on s from here on. Throws: as scoped_pool; misuse after the pool's destruction or, for
-    /// lifespan::step, if no step is open.
+    /// Allocates memory that is valid on s from here on. Throws: as scoped_pool; misuse after its destruction or, for lifespan::step,
+    /// without an open step.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
     /// Frees in the order of s. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// Allocates memory that is valid on every stream at return: the host waits for work that may still use the bytes.
+    /// Allocates memory that is valid on every stream at return; the host waits for pending work.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// Frees memory whose work has completed, as the caller has observed. Null is ignored.
+    /// Frees memory that no work uses any more. Null is ignored.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// Returns the granularity of blocks: 256 bytes. The pool itself allocates pages or segments from its source.
+    /// Returns 256 bytes. The pool itself allocates pages or segments.
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return default_alignment; }
-    [[nodiscard]] memory_kind kind() const noexcept;  ///< memory kind of the source
-    /// Returns whether both refer to one pool.
+    [[nodiscard]] memory_kind kind() const noexcept;  ///< kind of the source
+    /// Compares by pool.
     friend bool operator==(pool_resource_for const&, pool_resource_for const&) noexcept = default;
 
-    /// Allocates a block that keeps the pool alive, for owners without a reference to the pool; see `kept_by_blocks`. Throws: as allocate.
+    /// Allocates a block that keeps the pool alive, for owners without a reference to it: kept_by_blocks. Throws: as allocate.
     [[nodiscard]] void* allocate_keeping(stream_ref s, std::size_t bytes, std::size_t alignment,
                                          label const& who);
-    /// Returns a copy without a reference count, as `kept_by_blocks` requires. The caller must not destroy it.
+    /// Returns a copy without a reference count, which must not be destroyed: kept_by_blocks.
     [[nodiscard]] pool_resource_for uncounted() const noexcept { return uncounted(*state_); }
 
-    /// allocate_keeping from this thread's cache; returns null on a miss. Arguments are passed by value so that they stay in registers.
+    /// allocate_keeping from this thread's cache; null on a miss. Arguments are passed by value so that they stay in registers.
     CUOTA_ALWAYS_INLINE [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, tag name,
                                                        place where) const noexcept;
-    /// deallocate into this thread's cache; returns false if the block cannot be cached.
+    /// deallocate into this thread's cache; false if it cannot be cached.
     CUOTA_ALWAYS_INLINE [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) const noexcept;
 
 private:
@@ -74,7 +74,7 @@ private:
     shared<detail::pool_state> state_;
 };
 
-/// The default: no lifetime hint. `scoped_pool::resource()` returns it.
+/// A pool without a lifetime hint. `scoped_pool::resource()`.
 using pool_resource = pool_resource_for<lifespan::scratch>;
 
 #if !CUOTA_DEFINE_MEMORY

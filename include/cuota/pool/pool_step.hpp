@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A program's step in its pool, whose allocations should be freed by the time it ends.
+/// A program's step in its pool.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@ namespace cuota::inline v0 {
 
 /// The scope of one step, from `scoped_pool::begin_step` to destruction.
 ///
-/// Memory allocated through it comes from the opposite end of the pool to `persistent()` memory. After the step, everything that is not
-/// persistent is one free block again, even if weights or optimizer states were allocated during the step. The destructor reports blocks
-/// allocated through the step that are still live as misuse, by tag, size and call site; they stay valid. It then trims the pool to its
-/// release threshold, if set. Reports give ages in steps. A pool has at most one open step.
+/// Its memory comes from the opposite end of the pool to `persistent()` memory, so after the step everything that is not persistent is one
+/// free block again, even if weights or optimizer states were allocated meanwhile. The destructor reports its live blocks as misuse, by
+/// tag, size and call site; they stay valid. It then trims the pool to its release threshold, if set. Reports give ages in steps. A pool
+/// has at most one open step.
 ///
 /// Units:   as scoped_pool.
 /// Order:   as the pool. The destructor waits only if it trims.
-/// Threads: any may allocate and free; destroy the step after the last thread has stopped allocating through it.
-/// Throws:  as the pool; misuse when a resource() of it allocates while no step is open.
+/// Threads: any may allocate and free; destroy the step after the last allocation.
+/// Throws:  as the pool; misuse for an allocation through resource() while no step is open.
 /// Cost:    the destructor visits each live block.
 /// Example:
 ///     for (cuota::batch b : loader.epoch(0)) {
@@ -41,16 +41,16 @@ public:
     pool_step& operator=(pool_step const&) = delete;
     ~pool_step();
 
-    /// Returns the step as a resource, which may outlive it. Allocating while no step is open throws misuse.
+    /// Returns the step as a resource, which may outlive it; allocating while no step is open throws misuse.
     [[nodiscard]] pool_resource_for<lifespan::step> resource() const noexcept;
     operator any_resource() const;  ///< same as resource()
     /// Converts to a non-owning reference for the duration of a call.
     operator resource_ref() const noexcept;
 
-    /// Allocates for this step; see scoped_pool::allocate. The block should be freed before the step ends.
+    /// Allocates for this step; see scoped_pool::allocate. Free before the step ends.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here()) const;
-    /// Frees; see scoped_pool::deallocate.
+    /// See scoped_pool::deallocate.
     void deallocate(stream_ref s, void* p, std::size_t bytes) const noexcept;
 
 private:

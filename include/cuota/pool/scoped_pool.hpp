@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A memory pool with a scope: its destructor releases all memory to the source.
+/// A memory pool whose destructor releases all memory to its source.
 #pragma once
 
 #include <cstddef>
@@ -28,72 +28,68 @@ namespace cuota::inline v0 {
 
 namespace detail {
 class page_range;
-struct pool_on_pages;  // Friend that makes a pool on another kind of pages; the library does not define it.
+struct pool_on_pages;  // makes a pool on other pages; not defined in the library
 }
 
-/// How a pool of device memory grows.
-/// Growth by pages leaves no holes between memory mapped at different times, and any free mapping (one page to 64 MiB) can be released.
-/// With segments, only a segment that is free as a whole can be released.
+/// How a pool of device memory grows. By pages, it has no holes between memory mapped at different times and can release each free mapping
+/// (one page to 64 MiB). By segments, it can only release a segment that is free as a whole.
 /// Example: tests/pool/scoped_pool.cpp
 enum class pool_growth {
-    /// By pages (usually 2 MiB) where the device supports virtual memory, and by segments where pages do not suffice.
+    /// By pages (usually 2 MiB) where the device has virtual memory, and by segments where pages do not suffice.
     automatic,
-    segments,  ///< By segments of the request's size or slightly larger.
+    segments,  ///< by segments of the request's size or slightly larger
 };
 
-/// Options of a pool. The defaults set no limit and no name. Example: tests/pool/scoped_pool.cpp
+/// Options of a pool. Example: tests/pool/scoped_pool.cpp
 struct pool_options {
     tag name{};                   ///< name in messages
-    std::size_t initial = 0;      ///< Bytes to reserve in the constructor, which throws if they are refused.
-    std::size_t cap = unlimited;  ///< Maximum bytes of pages and segments (inclusive), within the budget.
-    std::size_t release_threshold = unlimited;  ///< When a step ends, the pool is trimmed to this many bytes.
-    /// When a budget is short, holders with a higher priority release memory first; see `reclaimer`.
+    std::size_t initial = 0;      ///< bytes to reserve in the constructor, which throws if refused
+    std::size_t cap = unlimited;  ///< maximum bytes of pages and segments (inclusive)
+    std::size_t release_threshold = unlimited;  ///< bytes that the pool is trimmed to after a step
+    /// When a budget is short, holders of higher priority release memory first; see `reclaimer`.
     int reclaim_priority = 0;
-    /// Alignment of every block, whose size is a multiple of it; a power of two up to 2 MiB.
+    /// Alignment of every block and its size; a power of two up to 2 MiB.
     std::size_t alignment = default_alignment;
-    /// Growth of device memory. Other sources always provide segments.
+    /// Growth of device memory. Other sources provide segments only.
     pool_growth growth = pool_growth::automatic;
-    /// Other devices whose kernels may access the pool's memory and on whose streams it may be allocated. The machine must allow it
-    /// (cudaDeviceCanAccessPeer). If the pool grows by segments, this gives the peers access to all cudaMalloc memory of the pool's device.
+    /// Other devices whose kernels may access the memory and whose streams may allocate it, as far as cudaDeviceCanAccessPeer allows. If
+    /// the pool grows by segments, the peers get access to all cudaMalloc memory of its device.
     device_set peers{};
 };
 
-/// A stream-ordered suballocator: maps pages or allocates large segments, divides them into blocks, and releases them all when it is
-/// destroyed.
+/// A stream-ordered suballocator: divides mapped pages and large segments into blocks, and releases all memory when it is destroyed.
 ///
-/// A free block records the stream that freed it. That stream can reuse it at once; another stream first waits for the pending work, unless
-/// it already waited for that work or later work. Among blocks that fit about equally well, the pool chooses the one that needs the fewest
-/// waits; a nearly full pool chooses the tightest fit, regardless of streams.
+/// A stream can reuse a block that it freed at once. Another stream waits for the pending work first, unless it has already waited for that
+/// work or later work. Among blocks that fit about equally well, the one that needs the fewest waits is chosen; a nearly full pool chooses
+/// the tightest fit.
 ///
-/// Device memory grows by pages where the device supports virtual memory. For a request, the pool maps the pages that are missing next to
-/// free blocks, plus up to 1/64 of the pool's size, at most one mapping. A mapping consists of one or more pages, at most 1/1024 of the
-/// bytes that budget and device still have available: 64 MiB if that is 64 GiB or more, and one page below 4 GiB. Below 2 GiB (with pages
-/// of 2 MiB) only the missing pages are mapped. If no page is available, the pool unmaps free mappings elsewhere in the pool, so every
-/// request that fits the sum of the free mappings is served. If pages cannot serve a request (for example the last bytes of a cap that is
-/// not a multiple of the page size), the pool allocates a segment of the exact size.
+/// Device memory grows by pages where the device has virtual memory. For a request, the pool maps the pages missing next to free blocks,
+/// plus up to 1/64 of its size, at most one mapping. A mapping is at most 1/1024 of the bytes that budget and device have available: 64 MiB
+/// from 64 GiB on, and one page below 4 GiB; below 2 GiB (for pages of 2 MiB) only the missing pages are mapped. If no page is available,
+/// free mappings elsewhere in the pool are unmapped, so a request is served if the sum of the free mappings suffices. If pages cannot serve
+/// a request, as for the last bytes of a cap that is not a multiple of the page, a segment of the exact size does.
 ///
-/// The budget is charged for pages and segments, as they are the memory that the device provides. Unused ones are released when the budget
-/// is short or `trim` is called.
+/// The budget is charged for pages and segments, the memory that the device provides. Unused ones are released when the budget is short,
+/// and by `trim`.
 ///
 /// Units:   bytes; block sizes are multiples of 256 (of `alignment`, if that is larger).
 /// Order:   memory is valid on the allocating stream and is freed in the order of the stream passed to deallocate.
 /// In a `capture`, blocks that captured streams allocate or free belong to the graph until it is destroyed; within the capture, a stream
-/// reuses blocks of the same size that it has freed. The pool's own growth, waits and trimming are not captured.
-/// In a foreign capture of a native stream, the host waits for earlier uses of an allocated block. A block freed in such a capture is
-/// reused only there, by the same stream (see release_foreign_graphs). A block freed after the capture is available to all streams, so its
-/// owner must keep it as long as the graph is launched. When CUDA's own calls capture a `stream`, the pool does not detect it on paths
-/// without CUDA calls: use `capture`, or the native handle that `stream::get` returns.
+/// reuses blocks of the same size that it has freed. The pool's growth, waits and trimming are not captured.
+/// In a foreign capture of a native stream, the host waits for earlier uses of an allocated block. A block freed in the capture is reused
+/// only there, by the same stream (see release_foreign_graphs). A block freed after the capture is available to all streams, so its owner
+/// must keep it as long as the graph is launched. A `stream` captured by CUDA's own calls is not detected where the pool makes no CUDA
+/// call: use `capture`, or the native handle from `stream::get`.
 /// Threads: any.
 /// Throws:  budget_exceeded, out_of_memory, misuse (an alignment that is not a power of two or is above 2 MiB; an allocation after
 ///          destruction; a stream of a device that is neither the pool's nor one of its `peers`), cuda_error. On a throw, nothing is
-///          allocated. A deallocation with the wrong size, a foreign pointer or a double free is reported to the error sink as misuse and
-///          is otherwise ignored.
-/// The destructor reports blocks that are still live by tag, size and call site; their memory stays valid until their last owner is
-/// destroyed.
-/// Cost:    no CUDA call when a stream reuses a block that it freed. For blocks of at most 64 KiB and at most 1/2048 of the pool, a thread
-///          reuses the blocks that it freed in the order of the same `stream` without a lock (a few of each size). Other requests take a
-///          lock and O(log n) in the free blocks of similar size; a refusal costs no more. An alignment above 256 may need up to
-///          `alignment` extra bytes, which stay available to other requests.
+///          allocated. A deallocation of a wrong size or a foreign pointer and a double free are reported to the error sink as misuse and
+///          ignored.
+/// The destructor reports live blocks by tag, size and call site; their memory stays valid until their last owner is destroyed.
+/// Cost:    no CUDA call when a stream reuses its own block. Blocks of at most 64 KiB and 1/2048 of the pool are reused without a lock by
+///          the thread that freed them in the order of the same `stream` (a few of each size). Other requests, served or refused, take a
+///          lock and O(log n) in the free blocks of similar size. An alignment above 256 may need up to `alignment` more bytes, which stay
+///          available to others.
 /// Example: examples/train.cpp
 class scoped_pool {
 public:
@@ -103,21 +99,20 @@ public:
     /// Constructs a pool of the current device's memory, charged to a budget.
     /// Throws: cuda_error, std::bad_alloc.
     explicit scoped_pool(budget const& account) : scoped_pool{account, options{}} {}
-    /// Constructs a pool of the current device's memory, charged to a budget, with options.
-    /// Throws: cuda_error, std::bad_alloc; budget_exceeded or out_of_memory if `initial` is refused; misuse if the alignment is invalid or
-    /// a peer cannot access the device.
+    /// Constructs a pool with options.
+    /// Throws: cuda_error, std::bad_alloc; budget_exceeded or out_of_memory for `initial`; misuse for an invalid alignment or an
+    /// unreachable peer.
     scoped_pool(budget const& account, options wanted, place where = place::here());
 
-    /// Constructs a pool of another source's memory, charged to a budget. Throws: as above; misuse for `peers`, which require device
-    /// memory.
+    /// Constructs a pool of another source's memory. Throws: as above; misuse for `peers`, which require device memory.
     scoped_pool(budget const& account, any_resource source, options wanted = {}, place where = place::here());
 
     /// Constructs a pool of addresses without memory that grows like device memory, for dry runs.
-    /// Throws: as above; out_of_memory if the source has no addresses left for a range of pages.
+    /// Throws: as above; out_of_memory if no addresses are left for a range of pages.
     scoped_pool(budget const& account, addresses_only source, options wanted = {},
                 place where = place::here());
 
-    /// Constructs a pool of another source's memory without a budget; for a source that does its own accounting.
+    /// Constructs a pool of another source's memory without a budget, for a source with its own accounting.
     explicit scoped_pool(any_resource source, options wanted = {}, place where = place::here());
 
     scoped_pool(scoped_pool const&) = delete;  // not copyable: pass resource() instead
@@ -125,47 +120,45 @@ public:
 
     ~scoped_pool();
 
-    /// Closes the pool before its destruction. Throws: misuse that names the live blocks; the pool stays open.
+    /// Closes the pool. Throws: misuse that names the live blocks; the pool stays open.
     void close();
 
     /// Frees the blocks that were freed in foreign captures; returns their requested bytes.
     ///
-    /// A foreign capture was begun by cudaStreamBeginCapture instead of `capture`, for example by torch.cuda.graph. Its graph, which the
-    /// library cannot track, uses these blocks at each launch, so the pool reuses them only after this call or in its destructor.
-    /// Order:   the caller ensures that these graphs are never launched again and that all launches have completed.
+    /// A foreign capture was begun by cudaStreamBeginCapture instead of `capture`, as by torch.cuda.graph. The library cannot track its
+    /// graph, which uses these blocks at each launch, so they are reused only after this call or the pool's destruction.
+    /// Order:   the caller ensures that these graphs are not launched again and that all launches have completed.
     /// Threads: any. Throws: nothing. Cost: O(these blocks).
     /// Example: tests/pool/graph_blocks.sim.cpp
     std::size_t release_foreign_graphs() noexcept;
 
-    /// Returns the pool as a resource. The handle may outlive the pool's scope; allocating through it afterwards throws misuse.
+    /// Returns the pool as a resource, which may outlive the scope; allocating afterwards throws misuse.
     [[nodiscard]] pool_resource resource() const noexcept { return pool_resource{state_}; }
     operator any_resource() const;  ///< same as resource()
-    /// Converts to a non-owning reference for the duration of a call (no reference count).
+    /// Converts to a non-owning reference for the duration of a call.
     operator resource_ref() const noexcept;
 
-    /// Returns the pool for memory that outlives steps. Such blocks are kept together, so that a finished step leaves one hole instead of
-    /// many.
+    /// Returns the pool for memory that outlives steps. It is kept together, so that a step leaves one hole and not many.
     [[nodiscard]] pool_resource_for<lifespan::persistent> persistent() const noexcept;
-    /// Begins a step, which ends when the returned object is destroyed. Throws: misuse if a step is already open.
+    /// Begins a step, which ends with the returned object. Throws: misuse if a step is open.
     [[nodiscard]] pool_step begin_step(place where = place::here());
-    /// Begins a frame (a bump allocator in this pool) that frees all its allocations together. Throws: std::bad_alloc.
+    /// Begins a frame, a bump allocator that frees its allocations together. Throws: std::bad_alloc.
     [[nodiscard]] cuota::frame frame(place where = place::here()) { return cuota::frame{state_, where}; }
 
-    /// Allocates memory that is valid on s from here on. Free it by `deallocate` with the same `bytes`, or use a buffer, which does so.
-    /// Throws: as the class says.
+    /// Allocates memory that is valid on s from here on. Free it with the same `bytes`; buffers do so. Throws: as the class says.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here());
     /// Frees in the order of s: work enqueued on s before may still use the memory. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
 
-    /// Releases unused pages and segments until at most `keep` bytes are reserved; returns the bytes released. Waits on the host for work
-    /// that may still use them. The unit of release is a mapping (one page to 64 MiB) or a segment.
+    /// Releases unused mappings (one page to 64 MiB) and segments until at most `keep` bytes are reserved, after waiting on the host for
+    /// work that may still use them. Returns the bytes released.
     std::size_t trim(std::size_t keep = 0) noexcept;
 
-    /// Returns the largest free block in bytes: the largest request that needs no further memory from the source. Larger requests succeed
-    /// while the budget has bytes available or pages are free elsewhere in the pool. Cost: as stats.
+    /// Returns the bytes of the largest free block, the largest request that needs no further memory. Larger requests succeed while the
+    /// budget has bytes available or pages are free elsewhere in the pool. Cost: as stats.
     [[nodiscard]] std::size_t largest_free() const noexcept;
-    /// Returns a consistent snapshot. Cost: the lock; revokes the blocks in all thread caches.
+    /// Returns a consistent snapshot. Cost: the lock; revokes all thread caches.
     [[nodiscard]] pool_stats stats() const noexcept;
     /// Returns the live bytes by tag, largest first. Throws: std::bad_alloc. Cost: O(live blocks), under the lock.
     [[nodiscard]] std::vector<tag_stats> stats_by_tag() const;
@@ -179,7 +172,7 @@ private:
                 place where, sole<detail::page_range> pages);
 
     static std::size_t checked(std::size_t alignment, label const& who);
-    // The peers in the options except `on`. Throws misuse if one of them cannot access the memory of `on`.
+    // Throws misuse if a peer cannot access the memory of `on`.
     static device_set peers_of(device on, options const& wanted, place where);
     static options const& without_peers(options const& wanted, place where);
     static std::string title(options const& wanted);
@@ -190,9 +183,9 @@ private:
     std::size_t const release_threshold_;
 };
 
-/// Access to the internals of a pool for observers inside the library; programs use `scoped_pool`.
+/// Access to a pool's internals for observers inside the library.
 struct pool_access {
-    /// Returns the internal state, which lives as long as the pool and its allocations.
+    /// Returns the state, which lives as long as the pool and its allocations.
     [[nodiscard]] static detail::pool_state& state(scoped_pool const& pool) noexcept { return *pool.state_; }
 };
 

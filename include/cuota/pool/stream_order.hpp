@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Happens-before tracking: when memory freed on one stream may be used on another, with as few events as possible.
+/// Happens-before tracking: when memory freed on one stream may be used on another.
 #pragma once
 
 #include <algorithm>
@@ -21,83 +21,80 @@
 
 namespace cuota::inline v0::detail {
 
-/// A reference-counted event of a stream, so that a thread can wait for it without the pool's lock.
+/// An event that a thread can wait for without the pool's lock.
 class stream_mark final : public ref_counted, public event {
 public:
     using event::event;
     using event::record_in;
 };
 
-/// The streams that a pool has seen. A free costs an increment; an event is recorded only when another stream needs the memory, and then
-/// covers all earlier frees of its stream. Not thread-safe: requires the pool's lock.
+/// The streams that a pool has seen. A free increments a ticket; an event is recorded only when another stream needs the memory, and covers
+/// all earlier frees of its stream.
+///
+/// Not thread-safe: requires the pool's lock.
+/// Throws: cuda_error, std::bad_alloc where not noexcept. On a throw, no stream is registered, no point is created and nothing waits.
 class stream_order {
 public:
-    /// The index that stands for the host, which is ordered after no stream's work.
+    /// The index for the host, which is ordered after no stream.
     static constexpr std::uint32_t nobody = ~std::uint32_t{0};
 
-    /// Returns the index of a registered stream. Keyed by id, because handles are reused and ids are not. Throws: cuda_error.
+    /// The index of a registered stream, by id, as handles are reused.
     [[nodiscard]] std::optional<std::uint32_t> find(stream_ref s);
-    /// Returns whether s is the stream of the previous query, whose index is last(). Throws: cuda_error.
+    /// Whether s is the stream of the previous query, of index last().
     [[nodiscard]] bool was_last(stream_ref s) const { return is_last(s.id()); }
     [[nodiscard]] std::uint32_t last() const noexcept { return last_; }
-    /// Returns the index of a stream; registers a new stream, possibly at the index of a finished one. Strong guarantee. Throws:
-    /// cuda_error, std::bad_alloc.
+    /// The index of a stream. A new stream is registered, possibly at the index of a finished one.
     [[nodiscard]] std::uint32_t index_of(stream_ref s);
 
-    /// Returns the point after all work enqueued so far on the stream of that index. For a native handle, the event is recorded at once,
-    /// since the stream may be destroyed, or the handle may mean another stream in another thread, before the memory is needed. On a throw,
-    /// no point was created. Throws: cuda_error, std::bad_alloc.
+    /// Returns the point after all work enqueued on that stream. For a native handle, records the event at once, as the stream may be
+    /// destroyed, or the handle may mean another stream in another thread, before the memory is needed.
     [[nodiscard]] wait_point release_on(std::uint32_t stream);
 
-    /// Returns the last free on the stream of the previous query.
+    /// The last free on the stream of the previous query.
     [[nodiscard]] wait_point last_release() const noexcept { return {last_, lanes_[last_].ticket}; }
 
-    /// release_on for a stream that is kept alive by its owner; makes no CUDA call.
+    /// release_on for a stream kept alive by its owner; makes no CUDA call.
     [[nodiscard]] wait_point release_on_owned(std::uint32_t stream) noexcept;
 
-    /// Returns true if `stream` need not wait: the point is its own, it has already waited for that point or a later one, or the work is
-    /// known to have completed. Makes no CUDA call.
+    /// Whether `stream` need not wait: the point is its own, it has waited for that or a later point, or the work is known to have
+    /// completed. Makes no CUDA call.
     [[nodiscard]] bool is_ordered(wait_point point, std::uint32_t stream) const noexcept;
 
-    /// Reference count of an index: while it is positive, the stream is kept alive and the index is not reused.
+    /// References to an index: it is not reused, and its stream is kept alive.
     void keep(std::uint32_t stream) noexcept { ++lanes_[stream].keepers; }
     void let_go(std::uint32_t stream) noexcept { --lanes_[stream].keepers; }
 
-    /// is_ordered, plus a query of the event if one was already recorded. Throws: cuda_error.
+    /// is_ordered, or a recorded event has completed.
     [[nodiscard]] bool is_ready(wait_point point, std::uint32_t stream);
 
-    /// Returns false while neither a stream nor the host can wait for the point: its stream is in a foreign capture and no event was
-    /// recorded before. Throws: cuda_error.
+    /// False while neither streams nor the host can wait for the point: its stream is in a foreign capture, and no event was recorded
+    /// before.
     [[nodiscard]] bool can_be_waited_for(wait_point point) const;
 
-    /// Makes later work on s, whose index is `stream`, wait for a point that is not known to have completed, and thereby for all points
-    /// that the point's stream had waited for when its event was recorded. A captured stream cannot wait for work outside its capture, so
-    /// the host waits instead.
-    /// On a throw, nothing waits. Throws: cuda_error, std::bad_alloc; misuse for a point of captured work, or one that cannot be waited
-    /// for.
+    /// Makes later work on s, of index `stream`, wait for a point, and thereby for all that the point's stream had waited for when its
+    /// event was recorded. For a captured stream, which cannot wait for work outside its capture, the host waits.
+    /// Throws: misuse for a point of captured work, or one that cannot be waited for.
     void wait(stream_ref s, std::uint32_t stream, wait_point point);
 
-    /// Queries which streams have pending work of earlier frees; returns true if none has. The known points for waits do not change. A
-    /// stream in a capture is not queried and counts as busy. Throws: cuda_error.
+    /// Queries which streams have pending work of earlier frees; true if none has. Leaves the points for waits unchanged. A captured stream
+    /// is not queried and counts as busy.
     [[nodiscard]] bool look();
-    /// Returns whether the work before a point had completed at the last look(). Makes no CUDA call.
+    /// Whether the work before a point had completed at the last look(). Makes no CUDA call.
     [[nodiscard]] bool was_over(wait_point point) const noexcept;
 
-    /// Waits on the host. Throws: cuda_error.
     void wait_on_host(wait_point point);
 
-    /// The first part of wait_on_host: returns the event to `synchronize` without the lock, or null if the point has completed. Throws:
-    /// cuda_error.
+    /// The first part of wait_on_host: returns the event to `synchronize` without the lock; null if the point has completed.
     [[nodiscard]] shared<stream_mark> to_wait_for(wait_point point);
     [[nodiscard]] bool is_known_done(wait_point point) const noexcept;
 
-    // --- captures: nothing can wait for frees on captured streams, and they are void after the capture ---
+    // --- captures: frees on captured streams cannot be waited for, and are void afterwards ---
 
-    /// Treats frees on these streams as captured work until end_capture. Throws: misuse during another capture; std::bad_alloc.
+    /// Treats frees on these streams as captured until end_capture. Throws: misuse during another capture.
     void begin_capture(std::span<std::uint64_t const> ids);
     void end_capture() noexcept;
 
-    [[nodiscard]] std::size_t waits() const noexcept { return waits_; }  ///< waits enqueued on streams so far
+    [[nodiscard]] std::size_t waits() const noexcept { return waits_; }  ///< enqueued on streams so far
     [[nodiscard]] std::size_t streams() const noexcept { return lanes_.size(); }
 
 private:
@@ -106,15 +103,15 @@ private:
     struct lane {
         std::uint64_t id;
         stream_share stream;
-        std::uint64_t ticket = 0;    // frees so far
+        std::uint64_t ticket = 0;    // frees
         std::uint64_t recorded = 0;  // the ticket that mark covers
-        std::uint64_t done = 0;      // frees known to have completed
+        std::uint64_t done = 0;      // frees known to be complete
         std::size_t keepers = 0;
-        std::uint64_t captured_above = none_captured;  // tickets above it are captured work
-        bool is_busy = false;                          // at the last look()
+        std::uint64_t captured_above = none_captured;  // tickets above are captured
+        bool is_busy = false;                          // at the last look
         shared<stream_mark> mark{};
-        // Vector clocks (Fidge, 1988; Mattern, 1989), indexed by stream: `seen` holds the last ticket that future work of this stream is
-        // ordered after; `mark_saw` is `seen` when mark was recorded.
+        // Vector clocks (Fidge, 1988; Mattern, 1989) by stream: `seen`, the last ticket that future work here comes after; `mark_saw`,
+        // `seen` when mark was recorded.
         std::vector<std::uint64_t> seen{};
         std::vector<std::uint64_t> mark_saw{};
 
@@ -128,11 +125,11 @@ private:
 
     [[nodiscard]] static bool has_run(lane const& l);
 
-    // Returns null if the point has completed; all work of a stream before its capture has.
+    // Null if the point has completed, as all work before a capture has.
     [[nodiscard]] event const* mark_of(wait_point point);
 
-    // An index can be reused if all its work has completed and no owner can enqueue more. Tickets continue, so that points of the previous
-    // stream count as completed points of the next.
+    // Whether the index can be reused: all work is complete and no owner can enqueue more. Tickets continue, so that points of the previous
+    // stream are complete for the next.
     [[nodiscard]] bool is_vacant(std::uint32_t i);
 
     [[nodiscard]] bool is_of_capture(std::uint64_t id) const noexcept;
@@ -140,7 +137,7 @@ private:
     [[nodiscard]] std::uint32_t enter_lane(stream_ref s, std::uint64_t id);
 
     dynamic_array<lane> lanes_;
-    std::vector<std::uint64_t> captured_;  // ids of the streams in the current capture
+    std::vector<std::uint64_t> captured_;  // ids of streams in the current capture
     std::uint32_t last_ = 0;
     std::size_t waits_ = 0;
 };
