@@ -44,8 +44,8 @@ struct block_user {
 };
 
 /// Free, live and held blocks, and holes that are being mapped. Sizes are multiples of the granularity, 256 bytes or more. Not thread-safe:
-/// requires the pool's lock. Throws: cuda_error, std::bad_alloc where not noexcept. On a
-/// throw, no block or segment changes, except where noted.
+/// requires the pool's lock. Throws: cuda_error, std::bad_alloc where not noexcept. On a throw, no block or segment changes, except where
+/// noted.
 class block_heap {
 public:
     explicit block_heap(std::size_t granule = block::granule) noexcept : granule_{granule} {}

@@ -49,8 +49,8 @@ private:
 };
 
 /// A block_heap under a lock, and thread caches (front.hpp), from which threads reuse small blocks without the lock. The caches are revoked
-/// before figures are read and if their blocks are needed, so all figures are exact. Threads: any. Throws: cuda_error,
-/// std::bad_alloc where not noexcept. On a throw, no block or segment changes, except where noted.
+/// before figures are read and when their blocks are needed, so all figures are exact. Threads: any. Throws: cuda_error, std::bad_alloc
+/// where not noexcept. On a throw, no block or segment changes, except where noted.
 class block_pool {
 public:
     /// granule: of block sizes; a power of two of at least 256 bytes.

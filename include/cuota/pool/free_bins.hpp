@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The free blocks of a pool by size. Intrusive: allocates no host memory.
+/// The free blocks of a pool by size. Intrusive.
 #pragma once
 
 #include <array>
@@ -17,15 +17,14 @@
 
 namespace cuota::inline v0::detail {
 
-/// Free blocks in bins of similar sizes, with a bitmap of the nonempty bins. Sizes are multiples of block::granule. Not thread-safe.
+/// Bins of blocks of similar size, with a bitmap of the nonempty ones. Sizes are multiples of block::granule. Not thread-safe.
 ///
-/// Up to 4 MiB, a bin is a list of blocks of one size, last in, first out, since the last one's record, and possibly its memory, is still
-/// cached. Above, a bin covers 1/32 of an octave and is a treap (Aragon and Seidel, 1989) ordered by size, then address: the tightest fit
-/// at the lowest address is used first, which limits fragmentation.
-/// Cost: a few loads to find a bin; in a bin of large blocks, expected O(log n) in its blocks. 142 KiB.
+/// Up to 4 MiB, a bin is a LIFO list of one size: the latest record, and perhaps its memory, is still cached. Above, a bin is 1/32 of an
+/// octave and a treap (Aragon and Seidel, 1989) by size, then address: the tightest fit at the lowest address limits fragmentation.
+/// Cost: a few loads to find a bin; expected O(log n) in a bin of large blocks. 142 KiB.
 class free_bins {
     static constexpr std::size_t list_bits = 14;
-    // bins of one size, one for each number of granules
+    // one per number of granules
     static constexpr std::size_t lists = std::size_t{1} << list_bits;
 
 public:
@@ -36,10 +35,9 @@ public:
 
     void erase(block& b) noexcept;
 
-    /// Changes the address and size of a contained block. Touches nothing else if the block is alone in its bin and stays there.
+    /// Changes a contained block. Touches nothing else if it is alone in its bin and stays there.
     void resize(block& b, std::byte* at, std::size_t size) noexcept;
 
-    /// Returns the first block that for_each_fit visits, or null.
     [[nodiscard]] block* first_fit(std::size_t size) const noexcept;
     /// Visits the blocks of at least `size` bytes, smallest first, until visit(block) returns false.
     template <class Visit>
@@ -66,7 +64,6 @@ private:
     static constexpr std::size_t bins = words * 64;
     static constexpr std::size_t summaries = words / 64 + 1;  // covers at least words + 1 bits
 
-    // Returns the bin of a size, including 0.
     [[nodiscard]] static std::size_t bin_of(std::size_t size) noexcept;
     [[nodiscard]] static std::size_t bin_of(block const& b) noexcept;
     [[nodiscard]] static std::size_t bin_of_granules(std::size_t granules) noexcept;
@@ -74,13 +71,13 @@ private:
 
     void mark(std::size_t bin) noexcept;
     void unmark(std::size_t bin) noexcept;
-    // Return the first nonempty bin at or after `bin`, and the last one before it; `bins` if none.
+    // The first nonempty bin at or after `bin`, and the last one before it; `bins` if none.
     [[nodiscard]] std::size_t next_marked(std::size_t bin) const noexcept;
     [[nodiscard]] std::size_t last_marked(std::size_t bin) const noexcept;
     [[nodiscard]] static constexpr std::uint64_t bit(std::size_t i) noexcept {
         return std::uint64_t{1} << i % 64;
     }
-    // Mask of the bits of a word from bit i on.
+    // The bits from i on.
     [[nodiscard]] static constexpr std::uint64_t from(std::size_t i) noexcept {
         return ~std::uint64_t{0} << i % 64;
     }
@@ -113,7 +110,7 @@ private:
     [[nodiscard]] static std::uint64_t priority(block const& b) noexcept;
     static void sink(block*& root, block& b) noexcept;
     static void pull(block*& root, block const& b) noexcept;
-    // Returns the smallest block of at least `size` bytes, at the lowest address.
+    // At the lowest address.
     [[nodiscard]] static block* smallest_in(block* root, std::size_t size) noexcept;
     template <class Visit>
     [[nodiscard]] static bool visit_tree(block* b, std::size_t size, Visit& visit) {
@@ -276,7 +273,7 @@ CUOTA_INLINE void free_bins::sink(block*& root, block& b) noexcept {
     block** at = &root;
     std::uint64_t const mine = priority(b);
     while (*at && priority(**at) >= mine) at = is_less(b, **at) ? &(*at)->left : &(*at)->right;
-    // Splits the subtree below into blocks less than b and the others.
+    // Splits the subtree below: less than b, and the others.
     block** less = &b.left;
     block** rest = &b.right;
     for (block* below = std::exchange(*at, &b); below;) {

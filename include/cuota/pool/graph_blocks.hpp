@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Blocks of a pool that graphs use: allocated or freed in a capture, and reserved for the graph until it is destroyed.
+/// Blocks of a pool that were allocated or freed in a capture, and are reserved for its graph until that is destroyed.
 #pragma once
 
 #include <atomic>
@@ -23,39 +23,39 @@
 
 namespace cuota::inline v0::detail {
 
-/// The graph that uses a block: identified by address for a `capture`, and by foreign_capture_of for a foreign capture.
+/// The graph that uses a block: an address for a `capture`, foreign_capture_of for a foreign capture.
 struct graph_key {
     void const* graph = nullptr;
     std::uint64_t foreign = 0;
     friend bool operator==(graph_key, graph_key) noexcept = default;
 };
 
-/// Blocks of one pool that belong to graphs, some of which also have another owner. In the pool, all of them are live. Threads: any.
+/// The blocks of a pool that belong to graphs, possibly besides another owner. The pool counts them as live. Threads: any.
 class graph_blocks {
 public:
     struct given {
         void* at;
         std::size_t bytes;
-        /// stream that freed it after the capture; empty if a stream of the capture freed it
+        /// stream that freed it after the capture; empty: a captured stream did
         std::optional<stream_share> on;
     };
 
     [[nodiscard]] bool is_any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
 
-    /// Adds a block of that graph, live or freed by a captured stream. Strong guarantee. Throws: std::bad_alloc.
+    /// is_live: not yet freed by a captured stream. Strong guarantee. Throws: std::bad_alloc.
     void enter(graph_key graph, void* p, std::size_t bytes, std::uint64_t stream, bool is_live);
-    /// Reallocates a block that the same stream freed in the capture; returns null if none fits.
+    /// Reallocates a block that the same stream freed in the capture; null if none fits.
     [[nodiscard]] void* try_take(graph_key graph, std::size_t bytes, std::size_t alignment,
                                  std::uint64_t stream) noexcept;
-    /// Frees a block: by a captured stream, or after the capture in the order of s or by the host (null). Returns false if it belongs to no
-    /// graph. Strong guarantee. Throws: misuse for a double free or a wrong size.
+    /// Frees a block, by a captured stream, or after the capture in the order of s or by the host (null). False if no graph uses it. Strong
+    /// guarantee. Throws: misuse for a double free or a wrong size.
     [[nodiscard]] bool give(void* p, std::size_t bytes, stream_ref const* s, bool is_in_capture,
                             std::string const& title);
-    /// Called when the graph is destroyed: live blocks stay with their owners. Returns the other blocks one by one, and finally nothing.
+    /// The graph was destroyed: live blocks stay with their owners. Returns the others one by one, and finally nothing.
     [[nodiscard]] std::optional<given> release(void const* graph) noexcept;
-    /// release for the graphs of all foreign captures.
+    /// release for all foreign captures.
     [[nodiscard]] std::optional<given> release_foreign() noexcept;
-    /// Returns the number of blocks that only graphs of foreign captures use.
+    /// The number of blocks that only foreign graphs use.
     [[nodiscard]] std::size_t kept_for_foreign() noexcept;
 
 private:
@@ -75,11 +75,10 @@ private:
     std::atomic<std::size_t> count_ = 0;
 };
 
-/// Waits on the host for launches on s. Waiting for the last one is enough, as launches of one graph are serialized. If s is being
-/// captured, its earlier work has completed.
+/// Waits on the host for the last launch on s, which is ordered after earlier ones. If s is captured, its earlier work has completed.
 void wait_for_launches(stream_ref s) noexcept;
 
-/// A graph's use of a pool: keeps the pool alive, and frees the graph's blocks after the last launch.
+/// A graph's reference to a pool. Frees its blocks after the last launch.
 template <class Pool>
 class pool_in_graph final : public graph_use {
 public:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Greedy offsets: each block at the lowest offset that is free during its lifetime (first fit).
+/// Greedy offsets: first fit in a given order.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// The offsets of a part's blocks, in their order, and the end of the highest.
+/// Offsets by block, and the end of the highest.
 struct part_offsets {
     std::vector<std::size_t> offsets;
     std::size_t peak = 0;
@@ -25,12 +25,12 @@ struct part_offsets {
 
 using block_order = std::vector<std::uint32_t>;
 
-/// The placed blocks by offset. Finding the place of a block is one pass that ends at the first gap.
+/// Placed blocks by offset; a search is one pass to the first gap.
 class placed_blocks {
 public:
     explicit placed_blocks(std::size_t expected) { placed_.reserve(expected); }
 
-    /// Places the block at the lowest offset without an overlap; returns the offset.
+    /// Returns the lowest offset without an overlap.
     std::size_t place(sectioned_block const& block);
 
 private:
@@ -43,19 +43,18 @@ private:
     std::vector<entry> placed_;
 };
 
-/// Places the blocks in that order. The peak never exceeds the sum of the sizes. Cost: O(n log n) plus one step for each overlapping pair,
-/// at most n^2.
+/// The peak is at most the sum of the sizes. Cost: O(n log n) plus a step per overlapping pair, at most n^2.
 [[nodiscard]] part_offsets place_in_order(lifetime_part const& part, block_order const& order);
 
-/// Returns the initial orders: by size, by duration, by their products and sections, and as given.
+/// By size, duration, both, sections, size and sections, and as given.
 [[nodiscard]] std::array<block_order, 6> first_orders(lifetime_part const& part);
 
-/// Returns the next order: blocks that end above the bound first, the others in their previous order.
+/// Moves the blocks that end above the bound to the front.
 [[nodiscard]] block_order highest_first(lifetime_part const& part, part_offsets const& plan,
                                         std::size_t bound, block_order order);
 
-/// Returns the best plan of the initial orders and of `rounds` repetitions of highest_first from each of the best two. Stops early at a
-/// peak of `enough`, or if `is_over()` after at least one order.
+/// The best of the initial orders, and of `rounds` times highest_first for the two best. Ends early at a peak of `enough`, or after at
+/// least one order when is_over().
 template <class IsOver>
 [[nodiscard]] part_offsets greedy_offsets(lifetime_part const& part, std::size_t enough, int rounds,
                                           IsOver is_over) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where to map pages for a request that no free block fits: next to free blocks.
+/// Where to map pages for a request that no free block fits.
 #pragma once
 
 #include <algorithm>
@@ -26,35 +26,33 @@ struct grow_window {
     mapping_sizes sizes{};    ///< sizes of the new mappings
 };
 
-/// The cost to minimize: `missing`, or `missing + idle` when pages have to be unmapped elsewhere in the pool, because that leaves the
-/// fewest pages in use.
+/// The cost to minimize: `missing`; or `missing + idle` when pages must be unmapped elsewhere, which leaves the fewest pages in use.
 enum class growth_aim { least_missing, least_in_all };
 
 [[nodiscard]] constexpr std::size_t cost_of(grow_window const& g, growth_aim aim) noexcept {
     return aim == growth_aim::least_missing ? g.missing : g.missing + g.idle;
 }
 
-/// Returns the window of `size` bytes that begins where `first` does; nothing if a live block is in it.
+/// Returns the window of `size` bytes from the start of `first`; nothing if a block in it is in use.
 [[nodiscard]] std::optional<grow_window> window_from(block_index const& blocks, block& first,
                                                      std::size_t size);
 
-/// Returns the window of `size` bytes that ends where `last` does; `last` must not be the last one of the range.
+/// Returns the window of `size` bytes up to the end of `last`, which must not be the last one of the range.
 [[nodiscard]] std::optional<grow_window> window_up_to(block_index const& blocks, block& last,
                                                       std::size_t size);
 
-/// Returns the cheapest window of at least `size` bytes, at the lowest address among equals; nothing if no addresses suffice. It begins or
-/// ends at a free block's boundary or lies in one hole: no other window costs less.
-/// Cost: O(holes * holes per window).
+/// Returns the cheapest window of at least `size` bytes, at the lowest address; nothing if none exists. Windows that begin or end with a
+/// free block or lie in one hole are sufficient: no other costs less. Cost: O(holes * holes per window).
 [[nodiscard]] std::optional<grow_window> choose_window(block_index const& blocks, std::size_t size,
                                                        growth_aim aim);
 
-/// Returns the length of the longest window that begins where `first` does and uses at most `spent` bytes of pages, free ones included.
+/// Returns the length of the longest window from the start of `first` with at most `spent` bytes of pages, free ones included.
 [[nodiscard]] std::size_t longest_from(block_index const& blocks, block const& first, std::size_t spent);
 
-/// Returns the same for windows that end where `last` does; `last` must not be the last one of the range.
+/// The same up to the end of `last`, which must not be the last one of the range.
 [[nodiscard]] std::size_t longest_up_to(block_index const& blocks, block const& last, std::size_t spent);
 
-/// Returns the largest request that can be served with `spent` bytes of pages, free ones included. Cost: O(holes * holes per window).
+/// Returns the largest request that `spent` bytes of pages, free ones included, can serve. Cost: O(holes * holes per window).
 [[nodiscard]] std::size_t largest_window(block_index const& blocks, std::size_t spent);
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Address ranges of a pool: reserved once, and mapped and unmapped in parts.
+/// Address ranges of a pool, reserved once and mapped by parts.
 #pragma once
 
 #include <algorithm>
@@ -22,44 +22,43 @@
 
 namespace cuota::inline v0::detail {
 
-/// An address range that can be mapped in mappings of one or more pages. The caller tracks the mappings. Threads: any, on different pages.
+/// An address range for mappings of one or more pages, which the caller tracks. Threads: any, on different pages.
 class page_range {
 public:
     virtual ~page_range() = default;
 
     [[nodiscard]] virtual std::byte* at() const noexcept = 0;
-    [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;  ///< a multiple of the page size
+    [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;  ///< whole pages
     [[nodiscard]] virtual std::size_t page() const noexcept = 0;   ///< bytes; a power of two
 
-    /// Returns the sizes of new mappings while the account has `room` bytes available.
+    /// The sizes of new mappings while the account has `room` bytes available.
     [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual mapping_sizes sizes(std::size_t room) const noexcept;
 
-    /// Maps whole pages from `at` on, in mappings of these sizes, which it advances. Returns false if memory does not suffice. In that
-    /// case, and on a throw, the caller must unmap the first `done` bytes without using them.
+    /// Maps whole pages by mappings of these sizes, which it advances. Returns false if memory does not suffice. In that case, and on a
+    /// throw, the caller must unmap the first `done` bytes unused.
     [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual bool map(std::byte* at, std::size_t bytes,
                                                          mapping_sizes& sizes, label const& who,
                                                          std::size_t& done) = 0;
-    /// Unmaps adjacent whole mappings, whose pending work must have completed. On failure, reports the error, changes nothing and returns
-    /// false.
+    /// Unmaps adjacent whole mappings without pending work. On failure, reports it, changes nothing and returns false.
     virtual bool unmap(std::byte* at, std::size_t bytes) noexcept = 0;
 };
 
-/// The maximum size of a mapping in bytes.
+/// The maximum of a mapping in bytes.
 inline constexpr std::size_t largest_mapping = std::size_t{64} << 20;
-/// A mapping is at most this fraction of the bytes that account and device have available: 64 MiB from 64 GiB on, and one page below 4 GiB.
-/// With so small mappings, a pool at its cap serves the same requests as with mappings of one page: 60,000 random blocks of 64 KiB to 256
-/// MiB in 8 GiB are all served at 97 % live. With 1/128, a third of them are refused.
+/// A mapping is at most this fraction of the bytes that account and device have available: 64 MiB from 64 GiB on, one page below 4 GiB.
+/// Mappings this small cost a pool at its cap no request: 60,000 random blocks of 64 KiB to 256 MiB in 8 GiB are all served at 97 % live,
+/// as with single pages; with 1/128, a third is refused.
 inline constexpr std::size_t parts_for_a_mapping = 1024;
 
-/// The address range is this multiple of the memory: live blocks may be placed so that only addresses beyond all of them fit a request. If
-/// the addresses run out, a segment is used.
+/// Addresses per byte of memory: live blocks may be placed so that only addresses beyond them fit a request. If addresses run out, a
+/// segment serves it.
 inline constexpr std::size_t addresses_per_byte = 4;
 
-/// Pages of a device's memory. Mapped bytes count as this process's memory on the device.
+/// Pages of a device's memory, counted as this process's on the device.
 class device_pages final : public page_range {
 public:
-    /// Reserves a range for at most `most` bytes of memory, accessible to kernels of the device and its peers. Returns null if `most` is
-    /// less than a page, or if the device has no virtual memory or no addresses left. Throws: cuda_error, std::bad_alloc.
+    /// Reserves a range for at most `most` bytes, accessible to kernels of the device and its peers. Null if that is less than a page, and
+    /// without virtual memory or addresses. Throws: cuda_error, std::bad_alloc.
     [[nodiscard]] static sole<page_range> make(device where, std::size_t most, device_set peers = {});
 
     [[nodiscard]] std::byte* at() const noexcept override { return range_.at(); }
@@ -84,15 +83,14 @@ private:
     device_set const users_;  // the device and its peers
     rt::address_range range_;
     std::size_t const page_;
-    // maximum bytes of this process on the device: its total, or the bytes in use when the last mapping failed
+    // the process's maximum on the device: its total, or the bytes in use when a mapping last failed
     std::atomic<std::size_t> most_;
 };
 
-/// Addresses without memory, in pages of the usual size of 2 MiB. Mapping always succeeds.
+/// Addresses without memory, in pages of the usual 2 MiB.
 class address_pages final : public page_range {
 public:
-    /// Reserves a range for at most `most` bytes; returns null if that is less than a page. Throws: out_of_memory if the source has no
-    /// addresses left.
+    /// Reserves a range for at most `most` bytes; null if that is less than a page. Throws: out_of_memory without addresses.
     [[nodiscard]] static sole<page_range> make(addresses_only source, std::size_t most);
 
     [[nodiscard]] std::byte* at() const noexcept override { return at_; }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Release policy: the choice of idle mappings and segments to release.
+/// Release policy: which idle memory to release.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// Addresses to keep mapped, because a request is about to grow there.
+/// Addresses to keep, as a request is about to grow there.
 struct kept_addresses {
     std::byte const* at = nullptr;
     std::byte const* end = nullptr;
-    std::size_t idle = 0;  ///< bytes of whole mappings in free blocks there
+    std::size_t idle = 0;  ///< bytes of free whole mappings there
 
     [[nodiscard]] bool touches(block const& b) const noexcept { return at < b.end() && b.at() < end; }
 };
@@ -32,20 +32,20 @@ struct idle_memory {
     bool is_paged = false;
 };
 
-/// Returns the smallest free whole segment of at least `size` bytes, otherwise the largest one; null if none exists.
+/// The smallest free whole segment of at least `size` bytes, otherwise the largest; null if none.
 [[nodiscard]] block* choose_segment(block_index const& blocks, std::size_t size);
 
-/// The whole mappings in one free block that may be released: from its start if a hole precedes the block, otherwise from its end, so that
-/// few new holes appear.
+/// The releasable whole mappings in a free block: from its start if a hole precedes it, otherwise from its end, so that few holes are
+/// created.
 class idle_mappings {
 public:
     /// Excludes mappings in `kept`.
     idle_mappings(block_index const& blocks, block& in, kept_addresses const& kept) noexcept;
 
     [[nodiscard]] bool is_empty() const noexcept { return at_ == end_; }
-    /// Takes as many mappings as fit into `most` bytes, possibly none.
+    /// Takes mappings of at most `most` bytes together, possibly none.
     idle_memory take(std::size_t most) noexcept;
-    /// Returns the next mapping in order.
+    /// The mapping that would be taken next.
     [[nodiscard]] idle_memory next() const noexcept;
 
 private:
@@ -58,23 +58,21 @@ private:
     bool at_start_;
 };
 
-/// Returns the idle memory to release first for `surplus` bytes. Prefers mappings of at most that size, from the smallest block first, so
-/// that large blocks stay whole; then the smallest segment or mapping that covers the rest; then the largest segment. This keeps the
-/// excess small.
+/// The idle memory to release first for `surplus` bytes. Prefers mappings of at most that size, of the smallest block first, so that large
+/// blocks stay whole; then the smallest segment or mapping that covers the rest; then the largest segment. This keeps the excess small.
 [[nodiscard]] std::optional<idle_memory> choose_idle(block_index const& blocks, std::size_t surplus,
                                                      kept_addresses const& kept);
 
-/// Returns the bytes that repeated choose_idle would yield for `wanted` bytes.
-/// Cost: O(free blocks of at least a page) if all together yield at most `wanted`.
+/// The bytes that repeated choose_idle would yield for `wanted`. Cost: O(free blocks of at least a page) if all yield at most `wanted`.
 [[nodiscard]] std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
                                         kept_addresses const& kept) noexcept;
 
-/// An amount of idle memory in bytes.
+/// Idle memory in bytes.
 struct idle_pieces {
-    std::size_t whole = 0;    ///< in whole mappings and segments, which can be released
+    std::size_t whole = 0;    ///< whole mappings and segments, which can be released
     std::size_t largest = 0;  ///< the largest contiguous piece
 };
-/// Returns the idle memory if the live blocks for which is_released(block) is true were free. Cost: O(blocks).
+/// Idle memory if the live blocks with is_released(block) were free. Cost: O(blocks).
 template <class Released>
 [[nodiscard]] idle_pieces idle_if(block_index const& blocks, Released is_released) {
     idle_pieces found;
@@ -183,7 +181,7 @@ CUOTA_INLINE std::size_t could_be_idle(block_index const& blocks, std::size_t wa
             return given < wanted && cover != blocks.page();
         });
     bool some_cover = cover != 0;
-    // Counts the largest segments while none covers the rest, then the smallest that does.
+    // The largest segments while none covers the rest; then the smallest that does.
     if (cover == 0)
         blocks.for_each_free_from_largest([&](block const& b) {
             some_cover = given < wanted && b.is_whole_segment() && b.size >= wanted - given;

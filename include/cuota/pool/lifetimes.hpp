@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Lifetimes of memory blocks: the input of static memory planning.
+/// Lifetimes of memory blocks, the input of static memory planning.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@
 
 namespace cuota::inline v0 {
 
-/// The lifetime [from, until) of one block in a program's run. Steps are any increasing count: calls, nanoseconds, operations. `size` is in
-/// bytes; a block of 0 bytes is valid and occupies nothing.
+/// The lifetime [from, until) of a block. Steps are any increasing count: calls, nanoseconds, operations. A block of 0 bytes is valid and
+/// occupies nothing.
 /// Example: examples/plan_trace.cpp
 struct lifetime {
     std::uint64_t from;   ///< inclusive
     std::uint64_t until;  ///< exclusive; must exceed from
-    std::size_t size;     ///< in bytes, before alignment
+    std::size_t size;     ///< bytes, before alignment
 
     friend bool operator==(lifetime const&, lifetime const&) noexcept = default;  ///< compares all three
 };
@@ -34,12 +34,12 @@ namespace detail {
 
 [[nodiscard]] std::string lifetime_text(lifetime const& l);
 
-/// Returns the sizes, each rounded up to a multiple of `alignment`.
-/// Throws: misuse that names the row if a lifetime is empty or reversed, or if the sum of the sizes overflows.
+/// Rounds the sizes up to multiples of `alignment`.
+/// Throws: misuse that names the row, if a lifetime is empty or reversed or the sum overflows.
 [[nodiscard]] std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks, std::size_t alignment,
                                                      place where);
 
-/// A block in a problem with time divided into sections: it is live in the sections [first, last).
+/// A block in a problem with time divided into sections: it lives in [first, last).
 struct sectioned_block {
     std::uint32_t first;
     std::uint32_t last;
@@ -48,14 +48,14 @@ struct sectioned_block {
     std::size_t row;  // of the input
 };
 
-/// Blocks connected by overlapping lifetimes, and the sections of their time; no block of another part overlaps them.
+/// Blocks connected by overlapping lifetimes, and the sections of their time. No other block overlaps them.
 ///
-/// A section stands for a maximal set of blocks that are live together. Overlapping blocks share a section, and there are at most as many
-/// sections as blocks. Lifetimes whose difference does not affect planning become equal.
+/// A section is a maximal set of blocks that live together. Overlapping blocks share a section; there are at most as many sections as
+/// blocks. Lifetimes that are equivalent for planning become equal.
 struct lifetime_part {
     std::vector<sectioned_block> blocks;
     std::uint32_t sections = 0;
-    std::size_t most_alive = 0;  // bytes of the fullest section: a lower bound of the peak
+    std::size_t most_alive = 0;  // bytes of the fullest section, a lower bound of the peak
 
     [[nodiscard]] std::vector<std::size_t> alive() const;
 };
@@ -66,11 +66,11 @@ struct lifetime_edge {
     std::size_t row;
 };
 
-/// Returns the beginnings and ends of all nonempty blocks in the order of time. Ends come first, so that a block that begins in a step can
-/// reuse the memory of one that ends there. Independent of the row order, except between equal rows.
+/// The beginnings and ends of nonempty blocks by time; ends first, as a block can reuse the memory of one that ends in the same step.
+/// Independent of the row order, except between equal rows.
 [[nodiscard]] std::vector<lifetime_edge> sorted_edges(std::span<lifetime const> blocks);
 
-/// Divides blocks with these sizes into parts that do not overlap in time. Empty blocks are in no part. Cost: O(n log n).
+/// Divides blocks with these sizes, without empty ones, into parts that do not overlap in time. Cost: O(n log n).
 [[nodiscard]] std::vector<lifetime_part> independent_parts(std::span<lifetime const> blocks,
                                                            std::span<std::size_t const> sizes);
 
@@ -146,7 +146,7 @@ CUOTA_INLINE std::vector<lifetime_part> independent_parts(std::span<lifetime con
     std::vector<std::size_t> place_of(blocks.size());
     std::size_t alive = 0, alive_bytes = 0;
     bool grew =
-        // since the last section: then the live blocks are a maximal set when one of them ends
+        // since the last section: the live blocks are a maximal set when one of them ends
         false;
     for (lifetime_edge const& edge : sorted_edges(blocks)) {
         if (alive == 0) parts.emplace_back();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The live blocks of a pool in groups, for statistics and messages.
+/// The live blocks of a pool in groups.
 #pragma once
 
 #include <algorithm>
@@ -28,18 +28,17 @@ namespace cuota::inline v0::detail {
 /// Returns text such as "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
 [[nodiscard]] std::string describe(block const& b);
 
-/// Appends the bytes of live blocks, one entry per tag and call site. Throws: std::bad_alloc.
+/// Appends the live bytes by tag and call site. Throws: std::bad_alloc.
 void append_holdings(block_index const& blocks, std::vector<holding>& into);
 
-/// Returns one entry per tag, most bytes first. Throws: std::bad_alloc.
+/// Sorted by bytes, descending. Throws: std::bad_alloc.
 [[nodiscard]] std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now);
 
-/// Returns the bytes of free blocks whose pending work is not known to have completed. A failed query is reported, and its streams count as
-/// busy.
-/// Cost: one or two CUDA calls for each stream with frees since the last query; O(free blocks) unless all work has completed.
+/// The bytes of free blocks with work not known to be complete. A failed query is reported and counts as busy. Cost: one or two CUDA calls
+/// per stream with frees since the last query; O(free blocks) unless all work is complete.
 [[nodiscard]] std::size_t bytes_in_flight(block_index const& blocks, stream_order& order) noexcept;
 
-/// Returns a summary of the live blocks for which is_meant(block) is true. Throws: std::bad_alloc.
+/// The live blocks for which is_meant(block) is true. Throws: std::bad_alloc.
 template <class Which>
 [[nodiscard]] survivors survivors_of(block_index const& blocks, step_time now, Which is_meant) {
     survivors alive;
@@ -67,7 +66,7 @@ CUOTA_INLINE void append_holdings(block_index const& blocks, std::vector<holding
 
 CUOTA_INLINE std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now) {
     std::map<std::string_view, tag_stats> by_tag;
-    // by address of the text, so that each text is compared once
+    // by address, so that each text is compared once
     std::unordered_map<char const*, tag_stats*> by_address;
     blocks.for_each_live([&](block const& b) {
         tag_stats*& known = by_address[b.note->name.text()];

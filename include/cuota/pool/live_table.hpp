@@ -15,15 +15,15 @@
 
 namespace cuota::inline v0::detail {
 
-/// A hash table with linear probing, at most 3/4 full (Knuth, The Art of Computer Programming 3, 6.4), of record numbers in one store. A
-/// slot has 8 bytes, because in a large pool most lookups miss the CPU cache. Not thread-safe.
+/// A hash table of record numbers with linear probing, at most 3/4 full (Knuth, The Art of Computer Programming 3, 6.4). Slots have 8
+/// bytes, as most lookups in a large pool miss the CPU cache. Not thread-safe.
 class live_table {
 public:
     explicit live_table(block_store const& records) noexcept : records_{records} {}
 
-    /// Guarantees that the next insert succeeds. Strong guarantee. Throws: std::bad_alloc.
+    /// Guarantees one insert. Strong guarantee. Throws: std::bad_alloc.
     void reserve_one();
-    /// Prefetches the slot for an upcoming lookup or insertion.
+    /// Prefetches for a lookup or an insert.
     void expect(void const* at) const noexcept;
 
     /// Requires reserve_one().
@@ -31,7 +31,7 @@ public:
 
     [[nodiscard]] block* find(void const* at) const noexcept;
 
-    /// Shifts later entries of the run back, so that lookups do not stop early.
+    /// Moves later entries of the run up, so that no lookup stops early.
     void erase(block const& b) noexcept;
 
     template <class Visit>
@@ -42,7 +42,7 @@ public:
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
 private:
-    // The key, a part of the address, spares most accesses to records of other blocks.
+    // The key, part of the address, avoids most accesses to other records.
     struct slot {
         std::uint32_t key = 0;
         std::uint32_t number = 0;  // record number + 1; 0 if empty
@@ -50,7 +50,7 @@ private:
         [[nodiscard]] bool is_empty() const noexcept { return number == 0; }
     };
 
-    // The address in granules, modulo 2^32: unique within a terabyte.
+    // In granules, modulo 2^32: unique within a terabyte.
     [[nodiscard]] static std::uint32_t key_of(void const* at) noexcept;
     [[nodiscard]] std::size_t home_of(std::uint32_t key) const noexcept;
     [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return (i + 1) & (size_ - 1); }
@@ -113,7 +113,7 @@ CUOTA_INLINE std::uint32_t live_table::key_of(void const* at) noexcept {
 }
 
 CUOTA_INLINE std::size_t live_table::home_of(std::uint32_t key) const noexcept {
-    // Two multiplications: after one, blocks at some regular distances, such as 1731840 bytes, cluster.
+    // Twice: after one multiplication, blocks at some regular distances, such as 1731840 bytes, cluster.
     constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15u;
     std::uint64_t const once = key * odd;
     return static_cast<std::size_t>((once ^ once >> 32) * odd >> shift_);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The mappings in an address range, and the size of the next mapping. Pure host bookkeeping.
+/// The mappings in an address range, and the size of the next one. Host bookkeeping only.
 #pragma once
 
 #include <algorithm>
@@ -15,34 +15,34 @@
 
 namespace cuota::inline v0::detail {
 
-/// The sizes of consecutive mappings that fill holes. A large mapping takes about as many driver calls as a page but can only be unmapped
-/// as a whole, so one live block keeps all of it mapped. Therefore a mapping is a small fraction of the memory that is still available:
-/// large while there is plenty, and one page when memory is short.
+/// The sizes of consecutive mappings that fill holes. A large mapping takes about as many driver calls as a page, but can only be unmapped
+/// as a whole: one live block keeps all of it. So a mapping is a small fraction of the available memory: large while there is plenty, one
+/// page when memory is short.
 struct mapping_sizes {
     std::size_t page = 0;     ///< minimum; bytes, a power of two
     std::size_t largest = 0;  ///< maximum; bytes, whole pages
     std::size_t parts = 1;    ///< a mapping is at most room / parts
     std::size_t room = 0;     ///< bytes still available, including those for the holes
 
-    /// Returns the bytes of the next mapping in a hole that lacks `missing` bytes: at least one page, in whole pages.
+    /// The bytes of the next mapping in a hole that lacks `missing` bytes; whole pages, at least one.
     [[nodiscard]] std::size_t next(std::size_t missing) noexcept;
 };
 
-/// The boundaries of mappings in a range of pages. An unmapped page counts as a mapping of its own. Uses one bit per page, up to the last
-/// page ever mapped. Not thread-safe: requires the pool's lock.
+/// The boundaries of mappings; an unmapped page counts as one mapping. One bit per page, up to the last page ever mapped. Not thread-safe:
+/// requires the pool's lock.
 class mapping_table {
 public:
     mapping_table() = default;
     mapping_table(std::byte const* at, std::size_t page) noexcept;
 
-    /// Guarantees that `join` up to `end` allocates no host memory. Strong guarantee. Throws: std::bad_alloc.
+    /// Guarantees that `join` up to `end` does not allocate. Strong guarantee. Throws: std::bad_alloc.
     void reserve(std::byte const* end);
     /// Makes the pages of [at, at + bytes) one mapping.
     void join(std::byte const* at, std::size_t bytes) noexcept;
     /// Removes the whole mappings in [at, at + bytes).
     void part(std::byte const* at, std::size_t bytes) noexcept;
 
-    /// Return the first boundary at or after an address, and the last one at or before it.
+    /// The first boundary at or after an address, and the last one at or before it.
     [[nodiscard]] std::uintptr_t edge_from(std::uintptr_t at) const noexcept;
     [[nodiscard]] std::uintptr_t edge_up_to(std::uintptr_t at) const noexcept;
 
@@ -53,7 +53,7 @@ private:
 
     std::uintptr_t at_ = 0;
     int page_bits_ = 0;
-    // one bit per page: the page belongs to the mapping of the previous page
+    // per page: it continues the mapping of the previous page
     std::vector<std::uint64_t> continues_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A partial plan of offsets: the skyline of the placed blocks, and the bounds of the waiting ones.
+/// A partial plan of offsets: the skyline of the placed blocks.
 #pragma once
 
 #include <algorithm>
@@ -16,19 +16,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// The skyline of one part during a search. Blocks are placed one by one, each exactly on the highest block below it, and can be removed
-/// again.
+/// The skyline of a part during a search. Each block is placed exactly on the highest block below it, and can be removed again.
 ///
-/// Each section has a floor, the lowest possible offset of its next block, and the bytes of its waiting blocks. If floor + waiting >
-/// capacity, the partial plan cannot be completed. A floor rises when a block is placed, and to the lowest offset that any waiting block of
-/// the section can have; the gap below is lost. For each floor, `cause` is the range of sections that explains its height: no other section
-/// affects it.
+/// Each section has a floor, the lowest offset for its next block, and the bytes of its waiting blocks. If floor + waiting > capacity, the
+/// plan cannot be completed. Placing a block raises floors, also to the lowest offset possible for any waiting block of a section; the gap
+/// below is lost. The cause of a floor is a range of sections outside of which nothing affects it.
 class offset_board {
 public:
     using index = std::uint32_t;
     static constexpr index nobody = std::numeric_limits<index>::max();
 
-    /// An inclusive range of sections.
+    /// Sections, both ends included.
     struct stretch {
         index first, last;
 
@@ -37,28 +35,28 @@ public:
         friend bool operator==(stretch const&, stretch const&) noexcept = default;
     };
     struct block {
-        index first, last;  // live in the sections [first, last)
+        index first, last;  // lives in [first, last)
         bool is_placed;
         std::uint64_t size;
-        std::uint64_t lowest;  // lowest possible offset; the final offset if placed
+        std::uint64_t lowest;  // lowest possible offset; the offset if placed
 
         [[nodiscard]] stretch span() const noexcept { return {first, last - 1}; }
-        /// Returns whether the blocks are interchangeable.
+        /// Interchangeable with the other.
         [[nodiscard]] bool is_equal_to(block const& other) const noexcept;
     };
     /// The effect of placing a block.
     struct placement {
-        bool carries;  // a waiting block overlaps it in time, and so must lie above it
-        // it was the last waiting block of a section, or the last that extends into the next section
+        bool carries;  // a waiting block overlaps it in time, and must lie above it
+        // the last waiting block of a section, or the last that extends into the next
         bool splits;
         stretch changed;  // sections whose floors may have to rise
     };
 
-    /// Constructs the board cleared, with the bytes of the fullest section as capacity. The sum of the sizes must be below 2^62. Cost:
-    /// memory for each overlapping pair, at most n^2.
+    /// Cleared, with the fullest section's bytes as capacity. The sizes must add up to less than 2^62. Cost: memory for each overlapping
+    /// pair, at most n^2.
     explicit offset_board(lifetime_part const& part);
 
-    /// Removes all blocks and sets the floors to 0.
+    /// Removes all blocks.
     void clear(std::uint64_t capacity);
 
     [[nodiscard]] std::vector<block> const& blocks() const noexcept { return blocks_; }
@@ -66,15 +64,15 @@ public:
     [[nodiscard]] std::size_t placed() const noexcept { return placed_; }
     [[nodiscard]] index sections() const noexcept { return static_cast<index>(sections_.size()); }
     [[nodiscard]] std::uint64_t floor(index s) const noexcept { return floors_[s]; }
-    /// Returns the sections that explain the floor.
+    /// The sections that explain the floor.
     [[nodiscard]] stretch cause(index s) const noexcept { return causes_[s]; }
-    /// Returns the bytes of the waiting blocks.
+    /// Bytes of waiting blocks.
     [[nodiscard]] std::uint64_t waiting(index s) const noexcept { return waiting_[s]; }
     [[nodiscard]] bool has_waiting(index s) const noexcept { return sections_[s].count != 0; }
-    /// Returns whether a waiting block extends into the next section.
+    /// Whether a waiting block extends into the next section.
     [[nodiscard]] bool is_crossed(index s) const noexcept { return sections_[s].crossing != 0; }
 
-    /// Calls f with the index of each block of the section until it returns true; returns whether it did.
+    /// Calls f for the section's blocks until it returns true; returns that.
     template <class F>
     bool any_member(index s, F f) const {
         for (index at = members_begin_[s]; at != members_begin_[s + 1]; ++at)
@@ -82,15 +80,15 @@ public:
         return false;
     }
 
-    /// Places a waiting block at its lowest possible offset.
+    /// Places a waiting block at its lowest offset.
     placement place(index i);
 
-    /// Raises the floors in `within` to the lowest offsets of their waiting blocks, if no block will be placed below `bottom` any more.
-    /// Examines only sections in `changed` for raises, and all of `within` for violations. Returns the first section whose waiting blocks
-    /// do not fit, or `nobody`.
+    /// Raises floors in `within` to the lowest offsets of waiting blocks; none will be placed below `bottom`. Only sections in `changed`
+    /// are examined for that, and all of `within` for violations. Returns the first section where the waiting blocks do not fit, or
+    /// `nobody`.
     [[nodiscard]] index raise_floors(stretch within, stretch changed, std::uint64_t bottom);
 
-    /// Returns a position for `undo_to`, valid until an earlier position is restored.
+    /// A position for `undo_to`, valid until an earlier one is restored.
     [[nodiscard]] std::size_t mark() const noexcept { return undo_.size(); }
     /// Reverts all changes since that position.
     void undo_to(std::size_t mark);
@@ -98,8 +96,8 @@ public:
 private:
     struct section {
         index count = 0;         // of waiting blocks
-        index crossing = 0;      // waiting blocks that extend into the next section
-        index witness = nobody;  // a waiting block that could lie on the floor
+        index crossing = 0;      // that extend into the next section
+        index witness = nobody;  // a waiting block that can lie on the floor
     };
     enum class change { floor, cause, witness, lowest, placed };
     struct undo_step {
@@ -112,18 +110,18 @@ private:
     void find_neighbours();
 
     void add_waiting(block const& b);
-    // Returns whether it was the last waiting block of a section, or the last that extends into the next one.
+    // Whether it was the last in a section, or the last that extends into the next.
     bool take_waiting(block const& b);
     void set_floor(index s, std::uint64_t floor);
     void add_cause(index s, stretch more);
 
-    // Where the block lies above the floor, the cause is a section in which it lies on the floor.
+    // Where the block lies above the floor, the cause is a section where it lies on it.
     void blame_support(block const& b);
     [[nodiscard]] stretch reach(index s, index wall) const;
 
     [[nodiscard]] bool has_witness(index s, std::uint64_t bottom) const;
     void find_witness(index s, std::uint64_t bottom);
-    // No waiting block of the section fits below that height: adds the nearest obstacle of each to the cause.
+    // No waiting block fits below that height: adds the nearest obstacle of each to the cause.
     void blame_walls(index s, std::uint64_t height);
     [[nodiscard]] stretch nearest_wall(index s, block const& b, std::uint64_t height) const;
 
@@ -133,7 +131,7 @@ private:
     std::vector<std::uint64_t> waiting_;          // of sections
     std::vector<stretch> causes_;                 // of sections
     std::vector<index> members_begin_, members_;  // of sections
-    std::vector<std::size_t> neighbours_begin_;   // of blocks: blocks with overlapping lifetimes
+    std::vector<std::size_t> neighbours_begin_;   // of blocks: those that overlap in time
     std::vector<index> neighbours_;
     std::vector<undo_step> undo_;
     std::uint64_t capacity_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Static memory planning: offsets in one slab for blocks with known lifetimes, with a low peak.
+/// Static memory planning: offsets in one slab for blocks of known lifetimes.
 #pragma once
 
 #include <cstddef>
@@ -21,24 +21,24 @@
 
 namespace cuota::inline v0 {
 
-/// Constraints of a plan, and limits of the search for it.
+/// Constraints of a plan, and limits of its search.
 /// Example: examples/plan_trace.cpp
 struct plan_options {
-    /// In bytes. With a capacity, any plan that fits is accepted; without one, the lowest peak is searched for.
+    /// Bytes. Any plan that fits is accepted; without a capacity, the lowest peak is searched for.
     std::size_t capacity = unlimited;
-    /// Alignment of every offset; a power of two. Sizes are rounded up to it.
+    /// Of every offset; a power of two. Sizes are rounded up to it.
     std::size_t alignment = 1;
-    /// Maximum duration, after which the best plan so far is returned.
+    /// Afterwards, the best plan so far is returned.
     std::chrono::nanoseconds time_limit = std::chrono::seconds{5};
-    /// Cancellation by another thread; also returns the best plan so far.
+    /// Cancellation, with the same result.
     stop_signal stop{};
 };
 
 /// The offset of each block in one slab. Example: examples/plan_trace.cpp
 struct offset_plan {
-    std::vector<std::size_t> offsets;  ///< in the order of the rows; 0 for an empty block
+    std::vector<std::size_t> offsets;  ///< by row; 0 for an empty block
     std::size_t peak = 0;              ///< bytes of the slab: the end of the highest block
-    std::size_t lower_bound = 0;       ///< maximum of live bytes, a lower bound of every plan's peak
+    std::size_t lower_bound = 0;       ///< maximum of live bytes: no plan has a lower peak
     std::size_t alignment = 1;         ///< the requested alignment
     bool proven = false;               ///< whether no plan with a lower peak exists
 
@@ -57,23 +57,21 @@ struct offset_conflict {
 
 /// Finds offsets with a low peak such that no two blocks overlap in both time and bytes.
 ///
-/// Greedy placement runs first and is the only method for large problems; for a training step of 20,000 blocks its peak is within 0.4 % of
-/// the lower bound. If it misses the lower bound or the capacity, parts of up to 2,048 blocks are searched by backtracking until no
-/// improvement is possible or the time is over. The result does not depend on the order of the rows, and is deterministic unless the time
-/// limit or a cancellation ends the search.
+/// Greedy placement comes first, and is all for large problems: the peak of a training step of 20,000 blocks is within 0.4 % of the lower
+/// bound. If it misses the lower bound or the capacity, parts of up to 2,048 blocks are searched by backtracking, until no improvement is
+/// possible or time is over. The result is deterministic and independent of the row order, unless time or a cancellation ended the search.
 ///
 /// Threads: any; no shared state. The input is only read.
-/// Throws:  misuse that names the row, for an empty or reversed lifetime or if the sum of the sizes overflows; misuse for an alignment that
-///          is not a power of two. A plan above the capacity is not an error: check `fits`.
-/// Cost:    at least one greedy placement, O(n log n) plus one step for each overlapping pair; at most about `time_limit`.
+/// Throws:  misuse that names the row, if a lifetime is empty or reversed or the sum of sizes overflows; misuse if the alignment is not a
+///          power of two. A plan above the capacity is not an error: check `fits`.
+/// Cost:    at least one greedy placement, O(n log n) plus a step per overlapping pair; at most about `time_limit`.
 /// Example: examples/plan_trace.cpp
 [[nodiscard]] offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options const& options = {},
                                        place where = place::here());
 
-/// Checks a plan with code that shares nothing with the planner: a sweep over time.
-/// Returns the first conflict, if any: two rows that overlap in time and bytes; or a row twice, if its offset is not aligned or its end is
-/// above the peak.
-/// Throws: misuse if the number of rows differs, or if plan_offsets would reject the lifetimes.
+/// Checks a plan by a sweep over time that shares no code with the planner. Returns the first conflict: two rows that overlap in time and
+/// bytes; or a row twice, if its offset is not aligned or its end is above the peak.
+/// Throws: misuse if the number of rows differs, or for lifetimes that plan_offsets rejects.
 /// Cost:   O(n log n).
 /// Example: examples/plan_trace.cpp
 [[nodiscard]] std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks,
@@ -102,13 +100,13 @@ CUOTA_INLINE double offset_plan::ratio() const noexcept {
 
 namespace cuota::inline v0::detail {
 
-/// The time limit and the cancellation of a search.
+/// Time limit and cancellation of a search.
 class plan_deadline {
 public:
     plan_deadline(std::chrono::nanoseconds limit, stop_signal stop) : limit_{limit}, stop_{std::move(stop)} {}
 
     [[nodiscard]] bool is_over() const;
-    /// Returns a deadline after 1/`of` of the remaining time.
+    /// A deadline after 1/`of` of the remaining time.
     [[nodiscard]] plan_deadline share(int of) const;
 
 private:
@@ -117,22 +115,22 @@ private:
     stop_signal stop_;
 };
 
-/// The planner of one part. Sizes, offsets and peaks are in multiples of a common unit.
+/// The planner of one part, in multiples of a common unit.
 class part_planner {
 public:
     explicit part_planner(lifetime_part part) : part_{std::move(part)}, least_{part_.most_alive} {}
 
     [[nodiscard]] lifetime_part const& part() const noexcept { return part_; }
     [[nodiscard]] part_offsets const& best() const noexcept { return best_; }
-    /// Returns a lower bound of the part's peak.
+    /// A lower bound of the peak.
     [[nodiscard]] std::size_t least() const noexcept { return least_; }
 
     void place_simply(std::size_t enough, plan_deadline const& deadline);
 
-    /// Searches for a peak of exactly `enough` or less. Requires enough >= most_alive.
+    /// Searches for a peak of `enough`, at least most_alive.
     void reach(std::size_t enough, plan_deadline const& deadline);
 
-    /// Searches for `enough`, then by bisection for peaks between it and the best, until resolved or out of time.
+    /// Searches for `enough`, then by bisection for lower peaks, until resolved or out of time.
     void lower(std::size_t enough, plan_deadline const& deadline);
 
 private:
@@ -145,20 +143,19 @@ private:
     std::size_t least_;
 };
 
-/// Returns the common divisor of all sizes. Every offset of a plan without gaps at the bottom is a multiple of it.
+/// The common divisor of sizes, and of offsets without gaps at the bottom.
 [[nodiscard]] std::size_t common_unit(std::span<std::size_t const> sizes, std::size_t alignment);
 
-/// Combines the parts, which do not overlap in time, into one plan.
 [[nodiscard]] offset_plan joined(std::span<part_planner const> parts, std::size_t rows, std::size_t bound,
                                  std::size_t unit, std::size_t alignment);
 
-/// The layout at one time: live rows by their first byte. In a valid plan they do not overlap.
+/// The layout at one time: live rows by their first byte, without overlaps in a valid plan.
 class layout_sweep {
 public:
     layout_sweep(std::span<lifetime const> blocks, std::span<std::size_t const> offsets)
         : blocks_{blocks}, offsets_{offsets} {}
 
-    /// Adds a row; returns a row that overlaps it, if any.
+    /// Returns a row that overlaps it, if any.
     [[nodiscard]] std::optional<std::size_t> add(std::size_t row);
     void remove(std::size_t row);
 
@@ -191,7 +188,7 @@ CUOTA_INLINE void part_planner::lower(std::size_t enough, plan_deadline const& d
     if (best_.peak <= enough || !is_searchable()) return;
     offset_search search{part_};
     if (try_peak(search, enough, deadline.share(2)) == search_result::found) return;
-    // Bisection; an attempt that gives up counts as a failure.
+    // An attempt that gives up counts as a failure.
     for (std::size_t no = enough; best_.peak - no > 1 && !deadline.is_over();) {
         std::size_t const middle = no + (best_.peak - no) / 2;
         if (try_peak(search, middle, deadline.share(4)) != search_result::found) no = middle;
@@ -267,7 +264,7 @@ CUOTA_INLINE offset_plan plan_offsets(std::span<lifetime const> blocks, plan_opt
     }
     bool const has_capacity = options.capacity != unlimited;
     std::size_t const capacity = options.capacity / unit;
-    // The slab is as high as the highest part, so no part needs to be below the highest lower bound.
+    // The highest part determines the slab: no part needs to be below the highest lower bound.
     std::size_t enough = has_capacity ? std::max(capacity, bound) : bound;
     for (detail::part_planner& part : parts) part.place_simply(enough, deadline);
     std::sort(parts.begin(), parts.end(), [](detail::part_planner const& a, detail::part_planner const& b) {

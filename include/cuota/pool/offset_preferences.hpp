@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The order in which a search for offsets tries blocks: drawn for each attempt from the results of earlier ones.
+/// The order in which a search tries blocks, drawn for each attempt.
 #pragma once
 
 #include <algorithm>
@@ -19,22 +19,22 @@
 
 namespace cuota::inline v0::detail {
 
-/// A pseudo-random generator with the same sequence on every platform.
+/// Pseudo-random numbers, the same on every platform.
 class repeatable_numbers {
 public:
     [[nodiscard]] std::uint64_t next() noexcept { return scatter(state_ += 0x9e37'79b9'7f4a'7c15u); }
-    /// Returns a number in [0, 1).
+    /// In [0, 1).
     [[nodiscard]] double fraction() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
 private:
-    // This seed was chosen because it solves public instances (MiniMalloc's) fast; it has no other merit.
+    // Chosen because it solves public instances (MiniMalloc's) fast; it has no other merit.
     std::uint64_t state_ = 4;
 };
 
 /// A rank for each block of one part; low ranks are tried first.
 ///
-/// Ranks follow from keys: powers of size, duration and the load or failure count of the sections, plus noise. Half of the attempts reuse
-/// the keys of the attempt that placed the most blocks, with little noise.
+/// Ranks follow from keys: powers of size, duration and the load or failures of the sections, plus noise. Half of the attempts reuse the
+/// keys that placed the most blocks, with little noise.
 class offset_preferences {
 public:
     using index = std::uint32_t;
@@ -43,18 +43,18 @@ public:
 
     [[nodiscard]] index rank(index block) const noexcept { return ranks_[block]; }
 
-    /// Ranks all blocks for an attempt, numbered from 1.
+    /// For an attempt, numbered from 1.
     void begin(std::uint64_t attempt);
     /// Redraws the ranks of these blocks among themselves.
     void draw(std::span<index const> blocks);
 
-    /// Returns the ranks of these blocks, for `restore`.
+    /// For `restore` with the same blocks.
     [[nodiscard]] std::vector<index> ranks(std::span<index const> blocks) const;
     void restore(std::span<index const> blocks, std::vector<index> const& ranks);
 
-    /// Records that the floor of this section rose too high, so that its blocks are tried earlier.
+    /// The floor of this section rose too high: its blocks are tried earlier.
     void note_trouble(index section) noexcept { broke_[section] += 1; }
-    /// Records the number of blocks placed at the same time in this attempt.
+    /// The number of blocks placed at once in this attempt.
     void note_placed(std::size_t blocks) noexcept;
 
 private:
@@ -63,17 +63,17 @@ private:
         double size, duration, sections, fullest;  // logarithms
     };
 
-    // Draws keys in [0, 1].
+    // In [0, 1].
     void draw_keys(std::span<index const> blocks);
     void repeat_far_keys();
     void rank_by_keys(std::span<index const> blocks);
     [[nodiscard]] double troubles(traits const& of) const;
 
     std::vector<traits> traits_;
-    std::vector<double> broke_;            // per section: 1 + number of failures
-    std::vector<double> keys_, far_keys_;  // per block: of this attempt, and of the best one
+    std::vector<double> broke_;            // per section: 1 + failures
+    std::vector<double> keys_, far_keys_;  // of this attempt, and of the best one
     std::vector<index> ranks_;
-    double far_ = 0, furthest_ = 0;  // placed blocks: best attempt (decaying), and this attempt
+    double far_ = 0, furthest_ = 0;  // blocks placed: by the best attempt (decaying), and by this one
     repeatable_numbers numbers_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A backtracking search for offsets: finds a plan within a capacity if one exists, and can prove that none exists.
+/// A backtracking search for offsets within a capacity, which can prove that no plan exists.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,7 @@ namespace cuota::inline v0::detail {
 
 enum class search_result { found, none, gave_up };
 
-/// The Luby sequence 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: the relative length of the n-th attempt (from 1) when the required length is
-/// unknown.
+/// The Luby sequence 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: the length of the n-th attempt (from 1) when the necessary length is unknown.
 [[nodiscard]] constexpr std::uint64_t luby(std::uint64_t n) noexcept {
     for (;;) {
         std::uint64_t power = 1;
@@ -34,22 +33,21 @@ enum class search_result { found, none, gave_up };
 
 /// A depth-first search with restarts over one part.
 ///
-/// In a plan in which no block can move down, every block lies at the bottom or on another block; placed in the order of offsets, each lies
-/// exactly on the highest block below it. So only such sequences are searched: a step picks a block, which determines its offset. A branch
-/// ends if the waiting blocks of a section do not fit above its floor. A block is not picked if another block would fit entirely below it,
-/// and two interchangeable blocks are tried in one order only.
+/// If no block of a plan can move down, each lies at the bottom or on another block; placed by offset, each lies exactly on the highest
+/// block below it. Only such sequences are searched: a step picks a block, and its offset follows. A branch ends if a section's waiting
+/// blocks do not fit above its floor. A block is not picked if another would fit entirely below it; interchangeable blocks are tried in one
+/// order only.
 ///
-/// When no waiting block extends from one section to the next, both sides are searched independently. For a failure, the search stores the
-/// range of sections that explains it and backjumps to the last step that touches this range. Attempts are cut short and restarted with
-/// newly drawn preferences, since an instance that is hard under one preference is often easy under another. Only complete attempts, which
-/// skip nothing, may return `none`.
+/// If no waiting block extends from one section to the next, both sides are searched independently. The search stores the range of sections
+/// that explains a failure, and backjumps to the last step that touches it. Attempts are cut short and restarted with new preferences, as a
+/// problem that is hard under one is often easy under another. Only attempts that skip nothing may return `none`.
 class offset_search {
 public:
-    /// The sum of the sizes must be below 2^62. Cost: memory for each overlapping pair, at most n^2.
+    /// The sizes must add up to less than 2^62. Cost: memory for each overlapping pair, at most n^2.
     explicit offset_search(lifetime_part const& part)
         : board_{part}, preferences_{part}, blocks_{static_cast<index>(part.blocks.size())} {}
 
-    /// Searches for offsets with a peak of at most `capacity`. Polls `is_over()`, which ends the search.
+    /// Searches for a peak of at most `capacity`. Polls is_over(), which ends the search.
     template <class IsOver>
     [[nodiscard]] search_result run(std::size_t capacity, IsOver is_over) {
         capacity_ = capacity;
@@ -62,9 +60,9 @@ public:
         }
     }
 
-    /// Returns the number of steps of all attempts so far.
+    /// In all attempts so far.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-    /// Returns the offsets after `found`.
+    /// Of the plan that was found.
     [[nodiscard]] std::vector<std::size_t> offsets() const;
 
 private:
@@ -73,14 +71,14 @@ private:
     using stretch = offset_board::stretch;
     static constexpr index nobody = offset_board::nobody;
 
-    // An independent subproblem: the waiting blocks among items_[begin, end), live in the sections [first, last).
+    // A subproblem: the waiting blocks among items_[begin, end), in the sections [first, last).
     struct piece {
         index first, last;
         std::size_t begin, end;
 
         [[nodiscard]] stretch span() const noexcept { return {first, last - 1}; }
     };
-    // The previous step. Nothing is placed below its offset any more.
+    // The previous step; nothing is placed below its offset any more.
     struct step {
         std::uint64_t offset;
         index rank;
@@ -101,13 +99,12 @@ private:
     void begin(std::uint64_t attempt);
 
     [[nodiscard]] piece everything() const noexcept { return {0, board_.sections(), 0, blocks_}; }
-    // The step before the first one of a piece.
+    // Precedes the first step of a piece.
     [[nodiscard]] static step first_step(piece const& p) noexcept { return {0, 0, nobody, p.span()}; }
     // Valid until items_ changes.
     [[nodiscard]] std::span<index const> items_of(piece const& p) const noexcept;
 
-    // --- search ---
-    // Each function returns whether it placed all blocks. If not, cause_ explains why, and its placements must be undone.
+    // --- search: functions return whether all blocks were placed; if not, cause_ explains it, and placements must be undone ---
 
     template <class IsOver>
     bool descend(piece const& p, step const& before, IsOver& is_over) {
@@ -131,11 +128,11 @@ private:
         return found;
     }
 
-    // Sets cause_: the waiting blocks of the section do not fit above its floor or above the last step.
+    // The waiting blocks of the section do not fit above its floor or the last step.
     void blame(index broken, step const& before);
 
-    // Collects blocks whose offset is at or above the last one's, and so low that no other block fits entirely below. Returns the piece
-    // without its placed blocks.
+    // Collects the blocks at or above the last one's offset, and so low that no other fits entirely below. Returns the piece without placed
+    // blocks.
     piece collect_candidates(piece const& p, step const& before);
 
     template <class IsOver>
@@ -162,20 +159,19 @@ private:
                 return false;
             }
             why.add(cause_);
-            // no block lies above it: at any other offset, the others fail as well
+            // nothing lies above it: wherever it is placed, the others fail
             if (!done.carries) break;
         }
         cause_ = why;
         return false;
     }
 
-    // Returns whether a block of the same lifetime and size was already tried here.
+    // Whether an interchangeable block was tried here.
     [[nodiscard]] bool repeats(std::size_t first, std::size_t at) const;
-    // Returns whether the block would lie on one of the same lifetime with a higher rank. Such blocks are interchangeable and are tried in
-    // the order of rank only.
+    // Whether it would lie on an interchangeable block of higher rank: tried in the order of rank only.
     [[nodiscard]] bool lies_on_its_equal(candidate const& c) const;
 
-    // Continues with the independent pieces that remain after a step.
+    // Continues with the pieces that remain after a step.
     template <class IsOver>
     bool split(piece const& p, step const& last, IsOver& is_over) {
         std::size_t const mark = pieces_.size(), item_mark = items_.size();
@@ -196,11 +192,11 @@ private:
         return descend(p, first_step(p), is_over);
     }
 
-    // Pushes the ranges of sections whose boundaries no waiting block crosses, with their items, the smallest first.
+    // Pushes the ranges whose ends no waiting block crosses, with their items, the smallest first.
     void find_pieces(piece const& p);
 
-    // Searches a piece independently. Deeper attempts restart it with preferences of its own; if all restarts run out of steps, the piece
-    // counts as failed, which is not a proof.
+    // Searches a piece by itself. Deeper attempts restart it with its own preferences; if no restart ends in time, it counts as failed,
+    // which is no proof.
     template <class IsOver>
     bool search_piece(piece p, IsOver& is_over) {
         if (depth_ == most_depth_ || p.end - p.begin < smallest_piece) return descend_afresh(p, is_over);
@@ -236,7 +232,7 @@ private:
     offset_board board_;
     offset_preferences preferences_;
     index blocks_;
-    std::vector<index> items_;  // stacks, by search depth
+    std::vector<index> items_;  // stacks, by depth
     std::vector<candidate> candidates_;
     std::vector<piece> pieces_;
     std::uint64_t capacity_ = 0;
@@ -244,8 +240,8 @@ private:
     stretch cause_{0, 0};  // of the last failure
     int depth_ = 0, most_depth_ = 0;
     bool is_complete_ = false;
-    bool cut_short_ = false;  // the attempt ended without a result
-    bool skipped_ = false;    // the attempt skipped branches that might have succeeded
+    bool cut_short_ = false;  // ended without a result
+    bool skipped_ = false;    // left out branches that might succeed
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A table from offsets to their current users, for a set of offsets that is known in advance.
+/// The current users of offsets that are known in advance.
 #pragma once
 
 #include <bit>
@@ -22,13 +22,13 @@ public:
     using user = std::uint32_t;
     static constexpr user nobody = std::numeric_limits<user>::max();
 
-    /// Constructs a table for at most `offsets` offsets. Throws: std::bad_alloc.
+    /// For at most `offsets` offsets. Throws: std::bad_alloc.
     explicit offset_users(std::size_t offsets) : spots_(std::bit_ceil(2 * offsets + 1)) {}
 
-    /// Adds an offset, unless it was added before; returns its index for `set`.
+    /// Adds an offset if it is new; returns its index for `set`.
     [[nodiscard]] std::uint32_t enter(std::size_t offset) noexcept;
     void set(std::uint32_t at, user who) noexcept { spots_[at].who = who; }
-    /// Returns the user, or `nobody` for an offset that was not added.
+    /// `nobody` also for unknown offsets.
     [[nodiscard]] user of(std::size_t offset) const noexcept { return spots_[find(offset)].who; }
 
 private:
@@ -37,7 +37,7 @@ private:
         user who = nobody;
     };
 
-    // Returns the slot of the offset, or the empty slot for it.
+    // The slot of the offset, or an empty one for it.
     [[nodiscard]] std::size_t find(std::size_t offset) const noexcept;
 
     std::vector<spot> spots_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Freed blocks that may still be in use, for observers of completed frees.
+/// Frees whose completion an observer will be notified of.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,19 @@
 
 namespace cuota::inline v0::detail {
 
-/// A bounded queue of pending frees in the order of the calls. When it is full, the oldest is dropped and never reported. Not thread-safe:
-/// requires the pool's lock.
+/// A bounded queue in the order of frees; when it is full, the oldest is dropped unreported. Not thread-safe: requires the pool's lock.
 class pending_frees {
 public:
     static constexpr std::size_t most = 4096;
-    /// Number of frees between queries of the streams, which amortizes the one or two CUDA calls per stream.
+    /// Frees between queries of the streams, which take one or two CUDA calls each.
     static constexpr std::size_t look_every = 64;
 
     /// Throws: std::bad_alloc.
     pending_frees() : entries_{std::make_unique<entry[]>(most)} {}
 
-    /// Adds a free at that point; queries the streams every `look_every` calls.
+    /// Adds a free at that point; queries the streams now and then.
     void add(observed_block const& b, wait_point point, stream_order& order, pool_observer& told) noexcept;
-    /// Notifies `told` of the frees that have completed. A failed query is reported, and its streams count as busy.
+    /// Notifies of completed frees. A failed query is reported and counts as busy.
     void settle(stream_order& order, pool_observer& told) noexcept;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Planned steps as text files, which are validated when they are read.
+/// Planned steps as text, validated when read.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace cuota::inline v0 {
 
-/// Returns the text of a planned step: a line with the version and totals, a line of column names, and one line for each request in order.
-/// The offset of a request outside the slab is empty.
+/// Returns the text of a planned step: a line with version and totals, a line of column names, and a line per request in order. Without a
+/// place in the slab, the offset is empty.
 ///
 ///     # cuota step plan 1: requests=2 peak=768 lower_bound=768 hash=1e3a…
 ///     id,lower,upper,size,offset
@@ -24,7 +24,7 @@ namespace cuota::inline v0 {
 /// Throws: std::bad_alloc. Cost: linear in the requests. Example: tests/pool/plan_file.cpp
 [[nodiscard]] std::string plan_text(planned_step const& step);
 
-/// Parses and validates a planned step: the hash of the sequence must match, and no two requests may overlap. `name` stands for the text in
+/// Parses and validates a planned step: the hash must match the sequence, and no requests may overlap. `name` stands for the text in
 /// errors.
 /// Throws: data_error with the line and the reason.
 [[nodiscard]] planned_step parse_plan(std::string_view text, std::string const& name);
@@ -33,7 +33,7 @@ namespace cuota::inline v0 {
 /// Throws: data_error with the system's reason.
 void save_plan(planned_step const& step, std::string const& path);
 
-/// Reads a file written by save_plan. Throws: data_error with the line and the reason, or with the system's reason.
+/// Reads a file of save_plan. Throws: data_error with line and reason, or the system's reason.
 [[nodiscard]] planned_step load_plan(std::string const& path);
 
 }  // namespace cuota::inline v0
@@ -58,7 +58,6 @@ namespace cuota::inline v0::detail {
 inline constexpr std::string_view plan_title = "# cuota step plan ";
 inline constexpr std::string_view plan_columns = "id,lower,upper,size,offset";
 
-/// Parses a planned step line by line.
 class plan_parser {
 public:
     plan_parser(std::string_view text, std::string const& name) : text_{text}, name_{name} {}
@@ -78,7 +77,7 @@ private:
             fail(std::string{what} + " '" + std::string{text.substr(0, 40)} + "' is not a number it can be");
         return value;
     }
-    // Removes and returns the text before the separator from the rest of the line.
+    // Takes the text before the separator off the line.
     [[nodiscard]] std::string_view cut_before(char separator, char const* what);
     template <class Number>
     [[nodiscard]] Number fact(std::string_view what, char separator, int base = 10) {

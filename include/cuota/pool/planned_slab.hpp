@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A slab that serves the requests of a planned step repeatedly: by position in the sequence, and only with bytes that are not in use.
+/// A slab that serves a planned step repeatedly, by position in the sequence and only with unused bytes.
 #pragma once
 
 #include <algorithm>
@@ -25,65 +25,64 @@ namespace cuota::inline v0::detail {
 /// The result of a request.
 enum class plan_answer {
     served,
-    unplanned,   // the request at this position is outside the slab
-    other_size,  // no upcoming request has that size
-    too_many,    // the sequence is finished
+    unplanned,   // this request is outside the slab
+    other_size,  // of no upcoming request
+    too_many,    // the sequence has ended
     in_use       // its bytes are in use
 };
 
-/// How many consecutive requests of a step may be missing: the distance over which the next request of a size is searched for.
+/// How many requests in a row a step may leave out: how far a size is searched for.
 inline constexpr std::uint32_t plan_lookahead = 16;
 
-/// The planned requests, their users and the pending work before reuse. Not thread-safe.
+/// Planned requests, their users and pending work. Not thread-safe.
 ///
-/// Requests are served in increasing order within a step. So the bytes of a request are free if the requests that used them last according
-/// to the plan were served in the expected step and have been freed since, because each of those found them free in the same way. If one of
-/// them was not served, nothing follows from the plan: all live requests are checked for overlap, and the last frees on all streams are
-/// waited for.
+/// Requests are served in increasing order within a step. So a request's bytes are free if the planned last users of these bytes were
+/// served in the expected turn and have been freed since: each of them found the bytes free. If one was not served, the plan proves
+/// nothing: all live requests are checked for overlap, and the last frees on all streams are waited for.
 class planned_slab {
 public:
-    /// at: `peak` bytes that every stream may use immediately. Throws: std::bad_alloc.
+    /// at: `peak` bytes, ready for every stream. Throws: std::bad_alloc.
     planned_slab(planned_step const& step, void* at);
 
     [[nodiscard]] void* at() const noexcept { return at_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
     [[nodiscard]] bool holds(void const* p) const noexcept;
     [[nodiscard]] std::size_t live() const noexcept { return live_count_; }
-    /// Returns the number of planned requests that were skipped in all steps.
+    /// Planned requests left out so far.
     [[nodiscard]] std::size_t skipped() const noexcept { return skipped_; }
 
     void begin_step() noexcept;
-    /// Counts the remaining requests of the step as skipped.
+    /// Counts the remaining requests as left out.
     void end_step() noexcept;
 
-    /// Returns the position of the next request in the plan.
+    /// The next request in the plan.
     [[nodiscard]] std::uint32_t position() const noexcept { return next_; }
-    /// Restores position `before` after the request that moved it to `after` failed, unless the position has changed since.
+    /// Restores `before`, as the request that led to `after` failed; not if others have come since.
     void go_back(std::uint32_t before, std::uint32_t after) noexcept;
 
     struct result {
         plan_answer answer;
         void* at = nullptr;
     };
-    /// Serves the next request, in order of s, whose index in `order` is `lane`. On a throw, nothing changes except for waits. Throws:
-    /// cuda_error, std::bad_alloc.
+    /// Serves the next request in the order of s, of index `lane`. On a throw, nothing changes but waits. Throws: cuda_error,
+    /// std::bad_alloc.
     [[nodiscard]] result try_take(stream_order& order, stream_ref s, std::uint32_t lane, std::size_t bytes,
                                   label const& who);
 
-    /// Returns the live request at p, for give_back. Throws: misuse if none of that size exists.
+    /// The live request at p, for give_back. Throws: misuse if none of that size exists.
     [[nodiscard]] std::uint32_t find_live(void const* p, std::size_t bytes) const;
-    /// Frees the bytes, to be reused after `after`: a point of a stream passed to expect(), or none.
+    /// Frees for reuse after `after`: a point of a stream from expect(), or none.
     void give_back(std::uint32_t i, wait_point after) noexcept;
-    /// Reserves memory to record frees in the order of that lane. Strong guarantee. Throws: std::bad_alloc.
+    /// Prepares for frees in the order of that lane. Strong guarantee. Throws: std::bad_alloc.
     void expect(std::uint32_t lane);
-    /// Calls visit with the last free on each stream.
+    /// Visits the last free on each stream.
     template <class Visit>
     void for_each_latest(Visit visit) const {
         for (std::uint32_t lane = 0; lane != latest_.size(); ++lane)
             if (latest_[lane] != 0) visit(wait_point{lane, latest_[lane]});
     }
 
-    /// Appends the live requests of earlier steps, and optionally of this one, in the order of the sequence.
+    /// Appends live requests of earlier steps, or also of this one, in order.
     void holdings(std::vector<holding>& into, bool of_this_step) const;
 
     // --- graphs that use the slab ---
@@ -91,21 +90,19 @@ public:
     [[nodiscard]] bool is_in_graph() const noexcept { return graphs_ != 0; }
     void keep_for_graph() noexcept { ++graphs_; }
     void let_go_of_graph() noexcept { --graphs_; }
-    /// Called after a capture that used the slab. Returns the last turn in which the capture may have allocated; later allocations have
-    /// later turns.
+    /// A capture that used it has ended. Returns the last turn in which it may have allocated.
     [[nodiscard]] std::uint64_t end_capture() noexcept;
-    /// Allows work on s to use the whole slab: allocations up to turn `until` belong to the capture. Throws: misuse if a later allocation
-    /// is live; cuda_error, std::bad_alloc.
+    /// Lets work on s use all of it: requests up to turn `until` are the capture's. Throws: misuse if a later one is live; cuda_error,
+    /// std::bad_alloc.
     void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, place where);
-    /// Records the launch on s as the last use: later allocations check the last frees on all streams, including s.
-    /// Throws: cuda_error, std::bad_alloc.
+    /// The launch on s is the last use of all bytes: later requests wait for the last frees on all streams. Throws: cuda_error,
+    /// std::bad_alloc.
     void end_launch(stream_order& order, stream_ref s);
 
 private:
     using index = std::uint32_t;
     static constexpr index nobody = offset_users::nobody;
-    // ready: the last users were freed on the requesting stream; by_plan: free according to the plan; by_look: free by a check of all live
-    // requests
+    // ready: freed on the requesting stream; by_plan: free by the plan; by_look: free by a check of live requests
     enum class freedom { ready, by_plan, by_look, taken };
 
     static constexpr std::uint64_t is_live = 1;
@@ -116,7 +113,7 @@ private:
         std::size_t offset;
         bool is_planned;
         index spot = 0;
-        // turn in which it was served last | is_live while in use; 0: never
+        // last turn | is_live while in use; 0: never served
         std::uint64_t turn = 0;
         wait_point released{};
     };
@@ -127,7 +124,7 @@ private:
 
     [[noreturn]] void throw_other_size(index i, std::size_t bytes) const;
 
-    // Invalidates the plan's conclusions for everything served so far. Two turns, since a step looks back by one.
+    // Ends all conclusions from the plan. Two turns, as a step looks back by one.
     void begin_another_turn() noexcept { now_ += 2 * step_length; }
 
     void flip(index i) noexcept { live_[i / 64] ^= std::uint64_t{1} << i % 64; }
@@ -138,7 +135,7 @@ private:
                 visit(static_cast<index>(64 * w) + static_cast<index>(std::countr_zero(bits)));
     }
 
-    // Returns the next request of that size within plan_lookahead, or nobody.
+    // The next request of that size within plan_lookahead, or `nobody`.
     [[nodiscard]] index find(std::size_t bytes) const noexcept;
     result pass(index i, plan_answer answer, void* at = nullptr) noexcept;
 
@@ -156,7 +153,7 @@ private:
     offset_users users_;
     std::vector<std::uint64_t> live_;  // one bit per request
     std::size_t live_count_ = 0;
-    std::vector<std::uint64_t> latest_;  // by lane: the ticket of the last free
+    std::vector<std::uint64_t> latest_;  // by lane: ticket of the last free
     std::uint64_t now_ = 0;              // increases by step_length per step
     index next_ = 0;
     std::size_t skipped_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The slab of a step plan, and slabs of its earlier plans that are still in use.
+/// The slab of a step plan, and earlier ones that are still in use.
 #pragma once
 
 #include <algorithm>
@@ -17,50 +17,48 @@
 
 namespace cuota::inline v0::detail {
 
-/// The slabs and the order of the streams that use them. Not thread-safe.
+/// The slabs and the order of their streams. Not thread-safe.
 ///
-/// A slab is retired with its plan. A retired slab serves no requests. It is idle once all its blocks are freed and no graph uses it.
+/// A slab is retired with its plan: it serves no requests, and is idle once all are freed and no graph uses it.
 class planned_slabs {
 public:
     [[nodiscard]] bool has_slab() const noexcept { return now_ != nullptr; }
     [[nodiscard]] planned_slab* now() noexcept { return now_.get(); }
     [[nodiscard]] stream_order& order() noexcept { return order_; }
-    /// Sets the current slab. Requires that none is set.
+    /// Sets the slab; none may be set.
     void put(std::unique_ptr<planned_slab> fresh) noexcept { now_ = std::move(fresh); }
-    /// Retires the current slab. Strong guarantee. Throws: std::bad_alloc.
+    /// Strong guarantee. Throws: std::bad_alloc.
     void retire();
 
-    /// Removes and returns an idle retired slab, after waiting on the host for its last uses; null if none. On a throw, the slab stays.
-    /// Throws: cuda_error.
+    /// Removes an idle retired slab after waiting on the host for its last uses; null if none. On a throw, it stays. Throws: cuda_error.
     [[nodiscard]] std::unique_ptr<planned_slab> take_idle();
-    /// Removes and returns any slab, even one in use; null if none is left.
+    /// Removes any slab, even in use; null if none.
     [[nodiscard]] std::unique_ptr<planned_slab> take_any() noexcept;
-    /// Waits on the host for the work before all frees in a slab. Throws: cuda_error.
+    /// Waits on the host for the work before its frees. Throws: cuda_error.
     void wait_for_releases(planned_slab const& slab);
 
     void begin_step() noexcept { now_->begin_step(); }
     void end_step() noexcept;
-    /// As in planned_slab. Both require a current slab.
+    /// Of the slab, which must exist.
     [[nodiscard]] std::uint32_t position() const noexcept { return now_->position(); }
     void go_back(std::uint32_t before, std::uint32_t after) noexcept { now_->go_back(before, after); }
-    /// As planned_slab::try_take. Requires a current slab.
+    /// Of the slab, which must exist.
     [[nodiscard]] planned_slab::result try_take(stream_ref s, std::size_t bytes, label const& who);
 
-    /// Returns the slab that contains p, or null.
+    /// Null if none contains p.
     [[nodiscard]] planned_slab* find(void const* p) noexcept;
-    /// Frees a live request of a slab in the order of s. Strong guarantee. Throws: cuda_error, std::bad_alloc.
+    /// Frees in the order of s. Strong guarantee. Throws: cuda_error, std::bad_alloc.
     void give_back(planned_slab& slab, std::uint32_t request, stream_ref s);
 
-    /// Appends the live requests of all slabs; those of the current step only if of_this_step.
+    /// Appends live requests of all slabs; of the current step only if of_this_step.
     void holdings(std::vector<holding>& into, bool of_this_step) const;
-    /// Fills in the statistics of the slabs.
     void count(step_plan_stats& stats) const noexcept;
 
 private:
     stream_order order_;
     std::unique_ptr<planned_slab> now_;
     std::vector<std::unique_ptr<planned_slab>> retired_;
-    std::size_t skipped_ = 0;  // of all retired slabs, also released ones
+    std::size_t skipped_ = 0;  // of retired slabs, also released ones
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The requests of one step of a program, in order, and their offsets in one slab.
+/// The requests of a program's step and their offsets in a slab.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@
 
 namespace cuota::inline v0 {
 
-/// One request of a step. `live` counts the step's allocations and frees from 0, and holds the requested bytes.
+/// One request of a step. `live` counts the step's allocations and frees from 0.
 /// Example: tests/pool/planned_step.cpp
 struct planned_request {
-    lifetime live;           ///< from allocation to free, and the bytes
-    std::size_t offset = 0;  ///< in the slab, bytes
-    /// Whether the request has an offset in the slab. False if it was still live at the end of the step.
+    lifetime live;           ///< from allocation to free, and the requested bytes
+    std::size_t offset = 0;  ///< in the slab
+    /// False if it was live at the end of the step, and so is outside the slab.
     bool is_planned = true;
 
     /// Compares all three.
@@ -31,9 +31,9 @@ struct planned_request {
 struct planned_step {
     std::vector<planned_request> requests;  ///< in the order of the step
     std::size_t peak = 0;                   ///< bytes of the slab
-    std::size_t lower_bound = 0;  ///< maximum of planned bytes live at once: a lower bound of the slab
+    std::size_t lower_bound = 0;            ///< maximum of planned live bytes: no slab is smaller
 
-    /// Returns a hash of sizes and lifetimes, equal for equal sequences on every platform.
+    /// Hashes sizes and lifetimes, with the same result on every platform.
     [[nodiscard]] std::uint64_t hash() const noexcept;
     /// Compares requests with their offsets, and the slab.
     friend bool operator==(planned_step const&, planned_step const&) noexcept = default;
@@ -41,16 +41,16 @@ struct planned_step {
 
 namespace detail {
 
-/// Returns the lifetimes for plan_offsets; unplanned requests have size 0.
+/// Unplanned requests get size 0.
 [[nodiscard]] std::vector<lifetime> planned_lifetimes(planned_step const& step);
 
-/// Plans the offsets of the requests and the slab. Strong guarantee. Throws: as plan_offsets.
+/// Plans offsets and slab. Strong guarantee. Throws: as plan_offsets.
 void place_requests(planned_step& step, plan_options options);
 
 [[noreturn]] void refuse_request_order(std::size_t row, place where);
 
-/// For each request of a repeated step, the requests that used its bytes last: of this step if they precede it, otherwise of the previous
-/// one. Usually one or two, and on average at most three.
+/// For each request of a repeated step, those that used its bytes last: of this step before it, otherwise of the previous step. Usually one
+/// or two, on average at most three.
 class last_users {
 public:
     explicit last_users(planned_step const& step);
@@ -58,15 +58,15 @@ public:
     [[nodiscard]] std::span<std::uint32_t const> of(std::uint32_t request) const noexcept;
 
 private:
-    std::vector<std::uint32_t> begins_;  // per request, an index into all_
+    std::vector<std::uint32_t> begins_;  // by request, into all_
     std::vector<std::uint32_t> all_;
 };
 
 }  // namespace detail
 
-/// Plans a step whose requests are known in advance, in their order, each from its allocation to its free. Times are the step's allocations
-/// and frees counted from 0, or any other increasing count.
-/// Throws: misuse that names the row if the requests are not in order; as plan_offsets.
+/// Plans a step with known requests, in their order, each from its allocation to its free in allocations and frees counted from 0, or any
+/// other increasing count.
+/// Throws: misuse that names the row, if the requests are not in order; as plan_offsets.
 /// Cost:   as plan_offsets. Example: as step_plan::expect, tests/pool/step_plan.cpp
 [[nodiscard]] planned_step plan_requests(std::span<lifetime const> requests, plan_options const& options = {},
                                          place where = place::here());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Growth of a pool: by pages next to free blocks, by a segment where pages do not suffice, or a refusal with its reasons.
+/// Growth of a pool, by pages or by a segment, or a refusal with its reasons.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Uses new memory for a request: allocates its first block.
+/// Allocates the first block of new memory.
 struct taking {
     block_pool& blocks;
     stream_ref const* s;
@@ -34,14 +34,14 @@ struct adding {
     void* operator()(grow_window const& window) const;
 };
 
-/// Charges memory, acquires it and adds it by `taking` or `adding`. Holds no lock, because the budget may ask other pools to release
-/// memory, and those this one. Threads: any.
+/// Charges and acquires memory and adds it by `taking` or `adding`. Holds no lock, as the budget may ask other pools to release memory, and
+/// those this one. Threads: any.
 class pool_growth {
 public:
     pool_growth(pool_memory& memory, pool_release& release) noexcept : memory_{memory}, release_{release} {}
 
-    /// Acquires `bytes` for a request of `asked` bytes (`bytes` includes alignment). On a throw, nothing was acquired. Throws:
-    /// out_of_memory; budget_exceeded if the budget refuses; cuda_error, std::bad_alloc, misuse.
+    /// Acquires `bytes` for a request of `asked` bytes and its alignment. On a throw, nothing was acquired. Throws: out_of_memory;
+    /// budget_exceeded if the budget refuses; cuda_error, std::bad_alloc, misuse.
     template <class Enter>
     void* grow(std::size_t bytes, std::size_t asked, label const& who, Enter enter) {
         reclaim_record record;
@@ -49,7 +49,7 @@ public:
             if (void* const p = by_pages(bytes, who, record, enter)) return p;
         return by_segment(bytes, asked, who, record, enter);
     }
-    /// Acquires exactly `bytes`, unlike grow: the budget may have been sized for it.
+    /// Acquires exactly `bytes`, as the budget may have been sized for them.
     void reserve(std::size_t bytes, label const& who);
 
 private:
@@ -59,8 +59,8 @@ private:
 
     // --- pages ---
 
-    // Tries pages, with a few more while memory is plentiful; then a segment, if the account has bytes for that but for no page; then pages
-    // after other holders have released memory. Returns null if all of this failed.
+    // In this order: pages, with a few more while there is plenty; a segment, if the account has bytes for it and for no page; pages, after
+    // other holders have released memory. Null if all fail.
     template <class Enter>
     [[nodiscard]] void* by_pages(std::size_t bytes, label const& who, reclaim_record& record, Enter enter) {
         std::size_t const ample = memory_.ample(bytes);
@@ -77,8 +77,8 @@ private:
     // Without a record, no holder is asked to release memory.
     [[nodiscard]] bool try_charge(std::size_t bytes, reclaim_record* record);
 
-    // Charges the bytes that a window for the request lacks, maps them and calls enter(window). Returns null, without a change, if budget,
-    // device or addresses do not suffice.
+    // Charges and maps the missing bytes of a window, and calls enter(window). Null, without a change, if budget, device or addresses do
+    // not suffice.
     template <class Enter>
     [[nodiscard]] void* map(std::size_t bytes, label const& who, growth_aim aim, reclaim_record* record,
                             Enter enter) {
@@ -90,9 +90,9 @@ private:
             pool_release::keeping const keep{release_, {plan->at, plan->end, plan->idle}};
             if (!try_charge(plan->missing, record)) return nullptr;
             auto const held = hold(bytes, aim, plan->missing);
-            if (!held) continue;  // another thread has changed the blocks meanwhile
+            if (!held) continue;  // another thread changed the blocks
             if (void* const p = memory_.map(*held, who, enter)) return p;
-            // The device has less available than the budget. Idle memory of other holders may cover the rest.
+            // The device has less than the budget. Idle memory of other holders may cover the rest.
             if (!record) return nullptr;
             if (relief && relief->relieve(held->missing)) continue;
             if (release_.reclaim(held->missing) != 0) continue;
@@ -100,7 +100,7 @@ private:
             return nullptr;
         }
     }
-    // Holds a window for the charged bytes; refunds the bytes that it does not need, or all if none exists.
+    // Holds a window for the charged bytes; refunds the excess, or all if none exists.
     [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t charged);
 
     // --- segments ---
@@ -110,7 +110,7 @@ private:
                      Enter enter) {
         return use(take_segment(round_up(bytes, granule), asked, who, record), enter);
     }
-    // Calls enter(fresh); on a throw, releases the segment.
+    // On a throw, releases the segment.
     template <class Enter>
     void* use(segment const& fresh, Enter enter) {
         try {
@@ -121,27 +121,26 @@ private:
         }
     }
 
-    // Acquires a segment of at least `size` bytes. While the account has bytes available, it is larger, so that small requests are not a
-    // call each: at most 1/8 of the pool (the most that may be wasted), in whole multiples of the request, so that requests of one size
-    // fill the account to the last byte.
+    // Acquires a segment of at least `size` bytes; more while the account has bytes available, so that small requests do not become a call
+    // each: at most 1/8 of the pool, the limit on waste, in multiples of the request, so that requests of one size fill the account
+    // completely.
     //
-    // Growing requests leave idle segments behind that no longer fit. These are released first, as far as the pool would exceed 1.5 times
-    // its peak of live bytes. The new segment then has 1/8 in reserve, so that not every growing request is a call.
+    // Growing requests leave idle segments that no longer fit. They are released first, as far as the pool would exceed 1.5 times its peak;
+    // the new segment gets 1/8 in reserve, so that not every growing request becomes a call.
     [[nodiscard]] segment take_segment(std::size_t size, std::size_t asked, label const& who,
                                        reclaim_record& record);
 
     // --- refusals ---
 
-    // Returns the preferred segment size for a request of `size` bytes.
     [[nodiscard]] std::size_t ample_segment(std::size_t size, std::size_t exact) noexcept;
     void charge_or_explain(std::size_t bytes, charge_request const& request, reclaim_record& record);
     [[noreturn]] void refuse(std::size_t exact, charge_request const& request, reclaim_record& record);
-    // Returns the bytes that may be lost before an aligned address.
+    // Bytes that may be lost before an aligned address.
     [[nodiscard]] static std::size_t skipped_of(std::size_t exact, charge_request const& request) noexcept;
-    // Returns the largest request that fits with `spent` bytes of pages, for refusals; 0 without pages.
+    // The largest request that `spent` bytes of pages can serve; 0 without pages.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
-    // This pool's part of a refusal's facts.
+    // The pool's part of a refusal.
     class this_pool final : public asked_pool {
     public:
         this_pool(block_pool const& blocks, std::size_t bytes) noexcept : blocks_{blocks}, bytes_{bytes} {}
@@ -156,7 +155,7 @@ private:
 
     pool_memory& memory_;
     pool_release& release_;
-    std::atomic<std::size_t> reserved_ahead_ = 0;  // idle bytes from reserve() that are kept
+    std::atomic<std::size_t> reserved_ahead_ = 0;  // kept idle for reserve()
 };
 
 }  // namespace cuota::inline v0::detail
@@ -184,7 +183,7 @@ CUOTA_INLINE void pool_growth::reserve(std::size_t bytes, label const& who) {
     bool const is_whole_pages = memory_.page() != 0 && bytes % memory_.page() == 0;
     if (is_whole_pages && map(bytes, who, growth_aim::least_missing, nullptr, enter)) return;
     reclaim_record record;
-    reserved_ahead_ += bytes;  // first, so that a concurrent request does not release it
+    reserved_ahead_ += bytes;  // first: a concurrent request must not release it
     try {
         (void)by_segment(bytes, bytes, who, record, enter);
     } catch (...) {
@@ -223,7 +222,7 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
     charge_request const request{asked, std::max(step, granule), who, memory_.on()};
     charge_or_explain(exact, request, record);
     if (auto const s = memory_.take_segment(exact, &record.told)) return *s;
-    // The device has less available than the budget allows. Idle memory of this pool may cover the shortfall.
+    // The device has less than the budget allows. Idle memory of this pool may cover the shortfall.
     std::size_t const trimmed = release_.trim(0);
     if (trimmed != 0) {
         record.told.push_back({memory_.blocks().title(), exact, trimmed, 0});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The memory of a pool: its blocks and the pages and segments that contain them, charged to an account.
+/// A pool's blocks, pages and segments, charged to an account.
 #pragma once
 
 #include <algorithm>
@@ -23,29 +23,28 @@
 
 namespace cuota::inline v0::detail {
 
-/// Acquires and releases memory, charging and refunding the account. pool_growth and pool_release decide when. Threads: any.
+/// Acquires and releases memory when pool_growth and pool_release decide; charges and refunds the account. Threads: any.
 class pool_memory {
 public:
     static constexpr std::size_t granule = block::granule;
 
-    /// Uses `pages` of that device if given, and segments of the source. Block sizes are multiples of `alignment`. Kernels of the peers may
-    /// access the memory.
+    /// Uses `pages` if given, and segments of the source. Block sizes are multiples of `alignment`. Kernels of the peers may access
+    /// segments, too.
     pool_memory(budget account, any_resource source, std::optional<device> where, tag name,
                 sole<page_range> pages, std::size_t alignment, device_set peers = {});
     pool_memory(pool_memory const&) = delete;
     pool_memory& operator=(pool_memory const&) = delete;
     ~pool_memory();
 
-    // --- acquisition: the caller has charged the bytes (ledger::charge_coming_or_say); these report whether they arrived ---
+    // --- acquisition, charged by the caller (ledger::charge_coming_or_say) ---
 
-    /// Allocates a segment. Returns nothing, after a refund, if the source has too little; appends the holders that the source asked to
-    /// `told`. With a null `told`, no holder is asked. On a throw, the charge is refunded. Throws: misuse if the source misaligns it; what
-    /// the source throws.
+    /// Allocates a segment; returns nothing if the source has too little. Appends the holders that the source asked to `told`; if that is
+    /// null, none is asked. Without a segment, the charge is refunded. Throws: misuse for a misaligned segment; as the source.
     [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes, std::vector<reclaimer_facts>* told);
 
     /// Maps the holes of a held window and calls enter(window). Returns null if the device has too little. Then, and on a throw, the charge
-    /// is refunded and the window is not held any more. Memory that cannot be unmapped is reported, and stays charged until destruction.
-    /// Throws: cuda_error; what `enter` throws.
+    /// is refunded and the window no longer held; memory that cannot be unmapped is reported, and charged until destruction. Throws:
+    /// cuda_error; as `enter`.
     template <class Enter>
     [[nodiscard]] void* map(grow_window window, label const& who, Enter enter) {
         window.sizes = sizes_for(window);
@@ -68,12 +67,12 @@ public:
 
     /// Releases a segment without blocks.
     void give_back(segment const& s) noexcept;
-    /// Releases memory from take_out. Returns its bytes, or 0 if it could not be released and is free again.
+    /// Releases memory from take_out. Returns its bytes, or 0 if that failed and it is free again.
     std::size_t give_back(idle_memory const& out) noexcept;
-    /// Refunds bytes that were charged but not acquired.
+    /// Refunds bytes that were not acquired.
     void did_not_come(std::size_t bytes) noexcept { node().did_not_come(bytes); }
-    /// Waits briefly until released bytes are refunded. The wait is bounded: the refunding thread may call a watch on the budget, which may
-    /// wait for this thread or run on it.
+    /// Waits until released bytes are refunded, for a limited time: the refunding thread may call a watch on the budget, which may wait for
+    /// this thread or be this thread.
     void wait_for_refunds() const noexcept;
 
     // --- figures ---
@@ -83,28 +82,28 @@ public:
     [[nodiscard]] budget const& account() const noexcept { return account_; }
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
     [[nodiscard]] std::optional<device> on() const noexcept { return device_; }
-    /// Throws: misuse if kernels of the stream's device cannot access the memory; cuda_error.
-    /// Cost: two loads if the machine has one device or the stream is owned.
+    /// Throws: misuse if kernels of the stream's device cannot access the memory; cuda_error. Cost: two loads with one device or an owned
+    /// stream.
     void refuse_out_of_reach(stream_ref s, label const& who) const {
         if (has_peers_) refuse_other_devices(s, who);
     }
     [[nodiscard]] memory_kind kind() const noexcept { return kind_; }
-    /// Returns the granularity of segments in bytes.
+    /// In bytes.
     [[nodiscard]] std::size_t segment_granule() const noexcept { return source_.granule(); }
-    /// Returns the bytes to map for a request of `bytes`, so that many requests do not become driver calls each: 1/64 of the pool more, at
-    /// most one mapping, and no more than `bytes` if account or device have little left.
+    /// The bytes to map for a request, so that requests do not become driver calls each: 1/64 of the pool more, at most one mapping, and
+    /// nothing more if account or device have little left.
     [[nodiscard]] std::size_t ample(std::size_t bytes) const noexcept;
-    /// Returns 0 without pages. Bytes.
+    /// In bytes; 0 without pages.
     [[nodiscard]] std::size_t page() const noexcept { return pages_ ? pages_->page() : 0; }
 
 private:
     void refuse_other_devices(stream_ref s, label const& who) const;
-    // The bytes that the window lacks are already charged.
+    // The window's missing bytes are already charged.
     [[nodiscard]] mapping_sizes sizes_for(grow_window const& window) const noexcept;
     [[nodiscard]] bool map_holes(grow_window const& window, label const& who);
-    // The pages are unused. Those that cannot be unmapped stay charged and unusable; the destructor unmaps them.
+    // Unmaps unused pages. Those that cannot be unmapped stay charged and unusable until destruction.
     void give_up(grow_window const& window, bool has_come) noexcept;
-    // Visits the growing parts of a held window.
+    // The growing parts of a held window.
     template <class Visit>
     static void for_each_hole(grow_window const& window, Visit visit) {
         block_index::for_each_part(*window.first, window.end, [&](block& part) {
@@ -112,7 +111,7 @@ private:
         });
     }
 
-    // Waits for all work on the memory's device, which the source need not name.
+    // Waits for all work on the memory's device, even if the source does not name it.
     void wait_for_device() noexcept;
 
     budget account_;
@@ -120,11 +119,11 @@ private:
     memory_kind const kind_ = source_.kind();
     std::optional<device> const device_;
     device_set const peers_;
-    bool const has_peers_;  // the pool has a device, and others exist
+    bool const has_peers_;  // has a device, and others exist
     tag const name_;
     sole<page_range> const pages_;
     block_pool blocks_;
-    std::atomic<int> refunding_ = 0;  // threads that have released memory and not yet refunded it
+    std::atomic<int> refunding_ = 0;  // threads between release and refund
 };
 
 }  // namespace cuota::inline v0::detail
@@ -152,8 +151,7 @@ CUOTA_INLINE pool_memory::pool_memory(budget account, any_resource source, std::
 }
 
 CUOTA_INLINE pool_memory::~pool_memory() {
-    // Blocks that are still live have no owner left that could use or free them. Freed blocks may still be in use by a stream, and not
-    // every source waits for that.
+    // Live blocks have no owner left that could use or free them. Freed blocks may be in use by a stream, and not every source waits.
     blocks_.wait_for_freed();
     if (blocks_.stats().live_blocks != 0)
         // leaked memory may be in use, and no source promises to wait

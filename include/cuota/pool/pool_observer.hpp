@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The interface of an observer of a pool's events, such as a recorder.
+/// The interface of a pool's observer, such as a recorder.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A block when it is allocated, freed, or known to be no longer in use.
+/// A block when it is allocated, freed, or no longer in use.
 struct observed_block {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
@@ -24,22 +24,21 @@ struct observed_block {
     std::uint64_t stream = no_stream;  ///< id of the allocating or freeing stream
 };
 
-/// Observes a pool. Functions are called under the pool's lock in the order of events; they must not call the pool or wait. An observed
-/// pool uses no thread caches, so that every event is seen. A pool without an observer executes the same instructions as if observers did
-/// not exist.
+/// Called under the pool's lock in the order of events; must not call the pool or wait. An observed pool uses no thread caches, so no event
+/// is missed. Observers cost nothing in a pool without one.
 class pool_observer : public ref_counted {
 public:
     virtual ~pool_observer() = default;
 
     virtual void allocated(observed_block const& b) noexcept = 0;
     virtual void free_requested(observed_block const& b) noexcept = 0;
-    /// Called when the pool has detected that no work uses the block any more.
+    /// The pool detected that no work uses the block any more.
     virtual void free_completed(observed_block const& b) noexcept = 0;
     virtual void segment_taken(void const* at, std::size_t bytes, place where) noexcept = 0;
     virtual void segment_returned(void const* at, std::size_t bytes) noexcept = 0;
     virtual void step_begun(place where) noexcept = 0;
     virtual void step_ended() noexcept = 0;
-    /// Called last, when the pool is destroyed; without its lock.
+    /// The pool was destroyed; the last call, without its lock.
     virtual void ended() noexcept = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The implementation of scoped_pool: serves requests, grows and shrinks the pool, and reports to its budget.
+/// The implementation of scoped_pool.
 #pragma once
 
 #include <algorithm>
@@ -27,37 +27,36 @@ public:
     static constexpr std::size_t granule = pool_memory::granule;
     static constexpr std::size_t largest_alignment = std::size_t{2} << 20;  ///< usually one page
 
-    /// Grows by `pages` of that device if given, and by segments of the source where pages do not suffice. Blocks are aligned to
-    /// `alignment`, and their sizes are multiples of it: a power of two up to largest_alignment. Kernels of the peers may access the
-    /// memory.
+    /// Grows by `pages` if given, and by segments of the source where pages do not suffice. Block addresses and sizes are multiples of
+    /// `alignment`, a power of two. Kernels of the peers may access the memory.
     pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0,
                sole<page_range> pages = {}, std::size_t alignment = granule, device_set peers = {});
     CUOTA_INLINE_IN_PLACE ~pool_state() override;
 
-    /// Allocates. keeps: the block keeps the pool alive, so it stays valid and can be freed without any other reference to the pool.
+    /// keeps: the block keeps the pool alive, so it stays valid without any other reference to the pool.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
                                  lifespan meant = lifespan::scratch, bool keeps = false);
-    /// Allocates after waiting on the host for work that may still use the bytes.
+    /// Waits on the host for work that may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
                                       lifespan meant = lifespan::scratch);
-    /// Allocates from existing free memory only: returns null instead of growing or asking other holders.
+    /// Allocates from free blocks only; null if none fits.
     [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who);
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
     void deallocate_sync(void* p, std::size_t bytes) noexcept { give(nullptr, p, bytes); }
 
-    /// Called when a graph that kept blocks of this pool is destroyed: frees the blocks without another owner.
+    /// A graph was destroyed: frees its blocks that have no other owner.
     void end_of_graph(pool_in_graph<pool_state> const& graph) noexcept;
-    /// Frees the blocks that only graphs of foreign captures use, once these are destroyed. Returns their requested bytes.
+    /// Graphs of foreign captures were destroyed: frees the blocks that only they use. Returns their requested bytes.
     std::size_t release_foreign_graphs() noexcept;
-    /// Returns true if all live blocks are used by graphs of foreign captures only.
+    /// Whether all live blocks are used by graphs of foreign captures only.
     [[nodiscard]] bool is_only_for_foreign_graphs() noexcept {
         return graphs_.kept_for_foreign() == stats().live_blocks;
     }
 
     /// Reserves memory in advance. Throws: as allocate.
     void reserve(std::size_t bytes, label const& who);
-    /// Releases free mappings and segments until at most `keep` bytes are reserved or none is left. Waits for work that may still use them.
-    /// Returns the bytes released.
+    /// Releases free mappings and segments, after waiting for work that may still use them, until at most `keep` bytes are reserved or none
+    /// is left. Returns the bytes released.
     std::size_t trim(std::size_t keep) noexcept { return release_.trim(keep); }
 
     std::size_t reclaim(std::size_t wanted) noexcept override { return release_.reclaim(wanted); }
@@ -74,7 +73,7 @@ public:
     }
     [[nodiscard]] std::string title() const override { return blocks().title(); }
 
-    /// Rejects all further allocations.
+    /// Rejects further allocations.
     void close_to_requests() noexcept;
     [[nodiscard]] std::string survivors() const { return blocks().survivors(); }
     [[nodiscard]] block_pool& blocks() noexcept { return memory_.blocks(); }
@@ -84,14 +83,14 @@ public:
         return blocks().stats();
     }
 
-    /// minimum alignment of blocks
+    /// minimum of all blocks
     [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
     [[nodiscard]] budget const& account() const noexcept { return memory_.account(); }
     [[nodiscard]] memory_kind kind() const noexcept { return memory_.kind(); }
     [[nodiscard]] std::optional<device> on() const noexcept { return memory_.on(); }
 
 private:
-    // The paths with the lock, out of line. Arguments are passed by value, so that the fast paths need no copies in memory.
+    // With the lock, out of line. By value, so that the fast paths need no copies in memory.
     [[nodiscard, gnu::noinline]] void* take_in_order(stream_ref s, std::size_t bytes, std::size_t alignment,
                                                      label who, lifespan meant, bool keeps) {
         if (is_of_parent()) [[unlikely]]
@@ -103,10 +102,10 @@ private:
     [[gnu::noinline]] void give_in_order(stream_ref s, void* p, std::size_t bytes) noexcept {
         give(&s, p, bytes);
     }
-    // In a closed pool, the block may be the last reference to the pool, or another thread may free the last one concurrently.
+    // In a closed pool, the block may be the last reference to the pool, or another thread may free the last one meanwhile.
     void give(stream_ref const* s, void* p, std::size_t bytes) noexcept;
     [[nodiscard]] void* take(stream_ref const* s, block_request const& r);
-    // Grows by size + alignment - granule and retries, because another thread may take the new memory first.
+    // Grows by size + alignment - granule, and retries, as another thread may take the new memory first.
     [[nodiscard]] void* take_aligned(stream_ref const* s, block_request const& r);
 
     // --- in a capture ---
@@ -118,14 +117,13 @@ private:
         std::uint64_t const foreign = s.is_owned() ? 0 : foreign_capture_of(s);
         return foreign == 0 ? take(&s, r) : take_for_foreign_graph(s, foreign, r);
     }
-    // The host waits for work that may still use the block, because a graph's launch cannot.
+    // The host waits for pending work, as a graph's launch cannot.
     [[nodiscard]] void* take_for_graph(stream_ref s, block_request const& r);
-    // As take_for_graph for a foreign capture. Blocks are reused only within the capture, since the library cannot tell when the captured
-    // streams' earlier work has completed.
+    // For a foreign capture. Blocks are reused only within it, as the library cannot tell when the stream's earlier work has completed.
     [[nodiscard]] void* take_for_foreign_graph(stream_ref s, std::uint64_t foreign, block_request const& r);
-    // Returns the foreign capture of a native handle, or 0; makes no CUDA call for a `stream`. Errors are reported.
+    // The foreign capture of a native handle, or 0; no CUDA call for a `stream`. Reports errors.
     [[nodiscard]] std::uint64_t foreign_capture_to_give_in(stream_ref const* s) noexcept;
-    // Returns true if the block belongs to a graph, or now does because a captured stream freed it. Errors are reported.
+    // Whether the block belongs to a graph, or now does because a captured stream freed it. Reports errors.
     [[nodiscard, gnu::noinline]] bool give_to_graph(stream_ref const* s, std::uint64_t foreign, void* p,
                                                     std::size_t bytes) noexcept {
         bool is_kept = true;
@@ -140,7 +138,7 @@ private:
             return true;
         } catch (misuse const& wrong) { report_error(wrong); } catch (...) {
             if (scope)
-                // the capture has failed, so the graph will not use the block
+                // the capture failed, so no graph will use the block
                 scope->fail(std::current_exception());
             else report_handled();
             return foreign != 0;  // the graph may use it, so it stays allocated

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Notifications from a pool to its observer, including when freed blocks are no longer in use.
+/// Notifies a pool's observer, also of completed frees.
 #pragma once
 
 #include <cstddef>
@@ -28,19 +28,19 @@ public:
 
     void found(block const& b) noexcept { peaks_.add(b.note->name, b.size); }
     void taken(block const& b, stream_ref const* s) noexcept;
-    /// Notifies that a block is about to be freed; returns its description.
+    /// Notifies that a block will be freed; returns its description.
     [[nodiscard]] observed_block given(block const& b, stream_ref const* s) noexcept;
-    /// Records that a block is free: in the order of the stream last queried in `order`, or immediately.
+    /// The block is free: in the order of the stream last queried in `order`, or at once.
     void is_free(observed_block const& was, bool in_order, stream_order& order) noexcept;
-    /// Notifies of the frees that have completed.
+    /// Notifies of completed frees.
     void settle(stream_order& order) noexcept { pending_.settle(order, *told_); }
 
-    /// Returns the peak of live bytes per tag since the observation began.
+    /// Peaks of live bytes per tag since the observation began.
     [[nodiscard]] tag_peaks const& peaks() const noexcept { return peaks_; }
 
     // --- pages and segments ---
 
-    /// The parts of a held window that were mapped, to be collected before the window is joined. Throws: std::bad_alloc.
+    /// The mapped parts of a held window; construct it before the window is joined. Throws: std::bad_alloc.
     class growth {
     public:
         explicit growth(grow_window const& window);

@@ -20,8 +20,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// The reference that a graph holds to a step plan (State) and to the slabs that served requests in its capture, usually one. Each launch
-/// is ordered after all earlier frees in the slab, on any stream, and before all later allocations from it.
+/// A graph's reference to a step plan (State) and to the slabs that served requests in its capture, usually one. Each launch comes after
+/// all earlier frees in the slab, on any stream, and before later allocations.
 template <class State>
 class step_in_graph final : public graph_use {
 public:
@@ -36,7 +36,7 @@ public:
         of_->server().give_back_idle();
     }
 
-    /// Records that the capture uses the current slab. Throws: std::bad_alloc.
+    /// The capture uses the current slab. Throws: std::bad_alloc.
     void look_at_slab() {
         of_->server().with_router([&](step_router& r) {
             planned_slab* const now = r.slabs().now();
@@ -70,7 +70,7 @@ public:
 private:
     struct used {
         planned_slab* slab;
-        std::uint64_t until;  // the last turn in which the capture may have allocated
+        std::uint64_t until;  // last turn in which the capture may have allocated
     };
     shared<State> const of_;
     std::vector<used> slabs_;

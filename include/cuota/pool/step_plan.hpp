@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Repeated steps served from one slab: the first step is recorded, and the following steps replay it.
+/// Steps that repeat, served from one slab.
 #pragma once
 
 #include <cstddef>
@@ -25,33 +25,33 @@ class step_state;
 extern template class shared<detail::step_state>;
 #endif
 
-/// A step plan as a resource: a handle of eight bytes that keeps the slab valid, but does not extend the plan's scope.
+/// A step plan as a resource: an eight-byte handle that keeps the slab valid, but does not extend the plan's scope.
 /// Order, threads, throws, cost: as `step_plan`. Example: tests/pool/step_plan.cpp
 class step_resource {
 public:
-    /// Blocks that a captured stream frees stay with the graph; see the concept `keeps_for_graphs`.
+    /// Blocks that a captured stream frees stay with the graph; see `keeps_for_graphs`.
     static constexpr bool keeps_for_graphs = true;
     /// Refers to the same plan. A move copies, so a moved-from handle stays valid.
     step_resource(step_resource const&) noexcept = default;
-    step_resource& operator=(step_resource const&) noexcept = default;  ///< refers to the same plan as other
+    step_resource& operator=(step_resource const&) noexcept = default;  ///< same plan as other
     ~step_resource() = default;
 
-    /// Allocates memory that is valid on s from here on: at its planned offset, or from the upstream resource.
+    /// Allocates memory that is valid on s from here on: in the slab, or from the upstream resource.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
     /// Frees in the order of s. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept;
-    /// Allocates memory from the upstream resource that is valid on every stream at return; outside the plan.
+    /// Allocates upstream, outside the plan; valid on every stream at return.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// Frees memory whose work has completed, as the caller has observed.
+    /// Frees memory that no work uses any more.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept;
     /// Returns 256 bytes.
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return default_alignment; }
-    /// Returns the upstream resource's memory kind.
+    /// kind of the upstream resource
     [[nodiscard]] memory_kind kind() const noexcept;
-    /// Returns whether both refer to one plan.
+    /// Compares by plan.
     friend bool operator==(step_resource const&, step_resource const&) noexcept = default;
 
 private:
@@ -60,17 +60,17 @@ private:
     shared<detail::step_state> state_;
 };
 
-/// A step of a program, from `step_plan::begin` to destruction. Move-only; a moved-from object is empty. Threads: one at a time. Throws:
-/// nothing; errors at the end of a step are reported to the error sink.
+/// A step of a program, from `step_plan::begin` to destruction. Move-only; empty if moved from. Threads: one at a time. Throws: nothing;
+/// errors at the end of a step are reported to the error sink.
 /// Example: examples/replay_graph.cpp
 class step_scope {
 public:
-    step_scope(step_scope&&) noexcept = default;  ///< moves the responsibility to end the step
-    /// Ends its current step and takes ownership of the other.
+    step_scope(step_scope&&) noexcept = default;  ///< the new owner ends the step
+    /// Ends its step and takes ownership of the other.
     step_scope& operator=(step_scope&& other) noexcept;
     ~step_scope() { end(); }
 
-    /// Returns true for a step that is recorded and served by the upstream resource.
+    /// Whether the step is recorded, and served upstream.
     [[nodiscard]] bool is_recorded() const noexcept;
 
 private:
@@ -80,74 +80,69 @@ private:
     shared<detail::step_state> state_;
 };
 
-/// Static memory planning for programs that repeat the same allocations, such as training. One step is recorded, each of its requests gets
-/// an offset in one slab, and later steps allocate there.
+/// Static memory planning for programs that repeat their allocations, as training does: one step is recorded, each of its requests gets an
+/// offset in one slab, and later steps are served there.
 ///
-/// The n-th request of a step is served at the n-th offset if it has that size. Other requests are served by the upstream resource, usually
-/// a pool, and counted by reason; so are allocate_sync, requests between steps, and requests that were still live when the recorded step
-/// ended. If a request has the size of one of the next 16 planned requests, those before that one are skipped. Bytes in use are never
-/// allocated again, whatever the program does: a block that outlives its step keeps its bytes, and the request planned there is served by
-/// the upstream resource.
+/// The n-th request of a step gets the n-th offset if it has that size. Other requests are served by the upstream resource, usually a pool,
+/// and counted by reason; so are allocate_sync, requests between steps, and those that were live when the recorded step ended. A request of
+/// the size of one of the next 16 is taken for that one, and those before it as left out. Bytes in use are never allocated again: a block
+/// that outlives its step keeps them, and the request planned there is served upstream.
 ///
-/// The slab is one allocation from the upstream resource, and is charged to its budget. It is allocated when the step after the recorded
-/// one begins. If it is refused, this step and later ones are served without it; `prepare` throws the reason.
+/// The slab is one allocation from the upstream resource, charged to its budget, when the step after the recorded one begins. If it is
+/// refused, that step and later ones are served upstream; `prepare` throws the reason.
 ///
 /// Units:   bytes; offsets in the slab are multiples of 256.
-/// Order:   memory is valid on the allocating stream and is freed in the order of the stream passed to deallocate. Reuse by another stream,
+/// Order:   memory is valid on the allocating stream and is freed in the order of the stream passed to deallocate. Reuse on another stream,
 ///          also in a later step, waits by events; the host does not wait.
-/// In a `capture`, a planned step on one stream gets its planned addresses. The graph uses them as long as it exists, and launches and
-/// steps wait for each other. A request that deviates from the plan throws misuse there.
-/// Threads: any may allocate and free; one step at a time. Serving depends on the order of requests, so steps that several threads share
-/// usually do not repeat.
-/// Throws:  as the upstream resource; misuse for an allocation after destruction. A wrong size, a pointer that is not live or a double free
-///          is reported to the error sink as misuse and is otherwise ignored.
-/// Requests with an alignment above 256 are outside the plan: the upstream resource serves or refuses them.
-/// The destructor reports blocks that are still live in the slab by tag, size and call site; they stay valid until their last owner is
-/// destroyed.
-/// Cost:    no CUDA call and no lock for requests of one thread on one stream. The slab has exactly the plan's peak in bytes.
+/// In a `capture`, a planned step on one stream has its planned addresses. The graph uses them as long as it exists: launches and steps
+/// wait for each other. A request that deviates throws misuse there.
+/// Threads: any may allocate and free; one step at a time. The order of requests matters, so steps that threads share seldom repeat.
+/// Throws:  as upstream; misuse for an allocation after destruction. A deallocation of a wrong size or of a pointer that is not live and a
+///          double free are reported to the error sink as misuse and ignored.
+/// An alignment above 256 is outside the plan: the upstream resource serves or refuses it.
+/// The destructor reports live blocks in the slab by tag, size and call site; they stay valid until their last owner is destroyed.
+/// Cost:    no CUDA call and no lock for requests of one thread on one stream. The slab has exactly the plan's peak.
 /// Example: examples/replay_trace.cpp
 class step_plan {
 public:
     /// The type of the constructor's options.
     using options = step_plan_options;
 
-    /// Constructs a plan over an upstream resource, which provides the slab and serves recorded and deviating requests. Allocates no memory
-    /// yet. Throws: std::bad_alloc.
+    /// Constructs a plan over an upstream resource for the slab and for recorded and deviating requests. Allocates nothing yet. Throws:
+    /// std::bad_alloc.
     explicit step_plan(any_resource upstream, options wanted = {});
     step_plan(step_plan const&) = delete;  // not copyable: pass resource() instead
     step_plan& operator=(step_plan const&) = delete;
     ~step_plan();
 
-    /// Begins a step, which ends when the returned object is destroyed. The first step is recorded; the next one plans it and allocates the
-    /// slab. If an exception ends a recorded step, the recording is discarded and the next step is recorded instead.
-    /// On a throw, no step has begun. Throws: misuse if a step is open; cuda_error; std::bad_alloc.
+    /// Begins a step, which ends with the returned object. The first is recorded; the next plans it and allocates the slab. A recording
+    /// that an exception ends is discarded, and the next step is recorded.
+    /// Throws: misuse if a step is open; cuda_error; std::bad_alloc. No step has begun.
     [[nodiscard]] step_scope begin(place where = place::here());
     /// Discards the plan; the next step is recorded. Throws: misuse in a step.
     void record_again(place where = place::here());
-    /// Plans the recorded step and allocates the slab, unless done already. `begin` does the same implicitly.
-    /// On a throw, the recorded step is kept. Throws: out_of_memory if the slab is refused; misuse in a step or without a recorded one;
-    /// cuda_error.
+    /// Plans the recorded step and allocates the slab, unless done; otherwise `begin` does so. The recorded step is kept on a throw.
+    /// Throws: out_of_memory if the slab is refused; misuse in a step or without a recorded one; cuda_error.
     void prepare(place where = place::here());
 
-    /// Returns a copy of the planned step; empty before a step is planned. Throws: std::bad_alloc.
+    /// Returns a copy of the planned step; empty if none. Throws: std::bad_alloc.
     [[nodiscard]] planned_step planned() const;
     /// Saves the planned step. Throws: misuse without a planned step; data_error if the file cannot be written.
     void save(std::string const& path, place where = place::here()) const;
     /// Uses a saved plan instead of a recorded step. Strong guarantee. Throws: data_error with line and reason; misuse in a step.
     void load(std::string const& path, place where = place::here());
-    /// Uses a step with known requests, planned by `plan_requests`, instead of a recorded one, so that even the first step needs only the
-    /// slab. Strong guarantee. Throws: as plan_requests; misuse in a step.
+    /// Uses a step of known requests, planned by `plan_requests`, instead of a recorded one: even the first step needs only the slab.
+    /// Strong guarantee. Throws: as plan_requests; misuse in a step.
     void expect(std::span<lifetime const> requests, plan_options const& how = {},
                 place where = place::here());
 
-    /// Returns the plan as a resource. The handle may outlive the plan's scope; allocating through it afterwards throws misuse.
+    /// Returns the plan as a resource, which may outlive the scope; allocating afterwards throws misuse.
     [[nodiscard]] step_resource resource() const noexcept { return step_resource{state_}; }
     operator any_resource() const;  ///< same as resource()
 
     /// Returns a consistent snapshot.
     [[nodiscard]] step_plan_stats stats() const;
-    /// Returns the live blocks of earlier steps: blocks in the slab, and blocks that the recorded step left live, as they were when it
-    /// ended. Throws: std::bad_alloc.
+    /// Returns live blocks of earlier steps: in the slab now, and those that the recorded step left, as of then. Throws: std::bad_alloc.
     [[nodiscard]] std::vector<holding> survivors() const;
 
 private:

@@ -14,34 +14,34 @@ namespace cuota::inline v0 {
 
 /// Options of a step plan. Example: tests/pool/step_state.cpp
 struct step_plan_options {
-    tag name = "step plan";  ///< tag of the slab in statistics
-    /// Time limit for improving a plan.
+    tag name = "step plan";  ///< of the slab
+    /// For the search for a better plan.
     std::chrono::nanoseconds time_limit = std::chrono::seconds{5};
 };
 
-/// Requests of all steps so far by result, and figures of the current plan.
+/// Requests of all steps by result, and the current plan.
 /// Example: tests/pool/step_plan.sim.cpp
 struct step_plan_stats {
-    std::size_t steps = 0;     ///< steps begun, including recorded ones
-    std::size_t recorded = 0;  ///< requests in recorded steps
-    std::size_t served = 0;    ///< requests served from the slab
+    std::size_t steps = 0;     ///< begun, including recorded ones
+    std::size_t recorded = 0;  ///< requests of recorded steps
+    std::size_t served = 0;    ///< from the slab
 
-    std::size_t unplanned = 0;     ///< miss: was still live when the recorded step ended
-    std::size_t other_size = 0;    ///< miss: no upcoming request has that size
-    std::size_t too_many = 0;      ///< miss: beyond the recorded step's last request
+    std::size_t unplanned = 0;     ///< miss: live when the recorded step ended
+    std::size_t other_size = 0;    ///< miss: size of no upcoming request
+    std::size_t too_many = 0;      ///< miss: after the recorded step's last request
     std::size_t in_use = 0;        ///< miss: its bytes are in use
     std::size_t without_slab = 0;  ///< miss: the slab was refused
     std::size_t outside = 0;       ///< allocate_sync, between steps, or alignment above 256
-    std::size_t skipped = 0;       ///< planned requests that were not made
+    std::size_t skipped = 0;       ///< planned requests left out
 
-    std::size_t requests = 0;      ///< requests of the planned step
+    std::size_t requests = 0;      ///< of the planned step
     std::size_t peak = 0;          ///< bytes of its slab
-    std::size_t lower_bound = 0;   ///< maximum of bytes live at once, a lower bound of the slab
-    std::size_t live = 0;          ///< live blocks in slabs
-    std::size_t stream_waits = 0;  ///< waits enqueued on streams to reuse bytes across streams
+    std::size_t lower_bound = 0;   ///< maximum of live bytes: no slab is smaller
+    std::size_t live = 0;          ///< blocks in slabs
+    std::size_t stream_waits = 0;  ///< waits enqueued to reuse bytes across streams
     bool has_slab = false;         ///< whether the slab is allocated
 
-    /// Returns the number of misses: requests of planned steps that the upstream resource served.
+    /// The misses: requests of planned steps that were served upstream.
     [[nodiscard]] std::size_t fell_back() const noexcept;
     /// Returns peak / lower_bound; 1 for an empty plan.
     [[nodiscard]] double ratio() const noexcept;

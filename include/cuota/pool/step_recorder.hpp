@@ -17,17 +17,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// The recording of a step. Not thread-safe.
+/// Not thread-safe.
 class step_recorder {
 public:
-    /// Records an allocation. Strong guarantee. Throws: std::bad_alloc.
+    /// Strong guarantee. Throws: std::bad_alloc.
     void note_taken(void const* p, std::size_t bytes, label const& who);
-    /// Records a free; ignores blocks whose allocation was not recorded.
+    /// Ignores blocks whose allocation was not recorded.
     void note_given(void const* p) noexcept;
 
-    /// Returns the recorded step without offsets. Blocks that are still live are marked as not planned.
+    /// The step without offsets; live blocks are not planned.
     [[nodiscard]] planned_step end();
-    /// Returns the live blocks, in order.
+    /// Live blocks, in order.
     [[nodiscard]] std::vector<holding> survivors() const;
 
 private:
@@ -35,7 +35,7 @@ private:
 
     std::vector<planned_request> requests_;
     std::vector<holding> labels_;
-    std::unordered_map<void const*, std::size_t> live_;  // the latest request at each address
+    std::unordered_map<void const*, std::size_t> live_;  // latest request by address
     std::uint64_t now_ = 0;
 };
 

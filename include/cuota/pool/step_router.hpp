@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Routes the requests of steps to the slab or to the upstream resource, with recording and counting.
+/// Routes requests to the slab or upstream; records and counts them.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// The state machine of a step plan. Not thread-safe.
+/// Not thread-safe.
 class step_router {
 public:
     [[nodiscard]] planned_slabs& slabs() noexcept { return slabs_; }
@@ -29,11 +29,9 @@ public:
 
     // --- steps ---
 
-    /// Begins a step whose requests are recorded.
     void begin_recorded_step();
-    /// Begins a step whose requests are served from the slab, if one exists.
     void begin_planned_step() noexcept;
-    /// Ends the step; returns the recording if the step was recorded.
+    /// Returns the recording of a recorded step.
     [[nodiscard]] std::optional<step_recorder> end_step() noexcept;
     /// Rejects further requests.
     void close() noexcept { phase_ = phase::closed; }
@@ -42,25 +40,23 @@ public:
 
     // --- requests ---
 
-    /// Returns memory from the slab, or null if the upstream resource must serve the request. Throws: misuse after close; as
-    /// planned_slab::try_take.
+    /// Returns memory from the slab, or null if upstream must serve the request. Throws: misuse after close; as planned_slab::try_take.
     [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who);
-    /// A position in the plan, within one step.
+    /// In the plan, within one step.
     struct position {
         std::size_t step = 0;
         std::uint32_t next = 0;
     };
     [[nodiscard]] position now() const noexcept;
-    /// Called if the upstream resource refused a request that had moved the position from `before` to `after`: restores the position, so
-    /// that a retry matches the same request.
+    /// Upstream refused a request that moved the position from `before` to `after`: restores it, so that a retry matches the same request.
     void note_refused(position before, position after) noexcept;
-    /// Records an allocation by the upstream resource. Strong guarantee. Throws: std::bad_alloc.
+    /// Records a request served upstream. Strong guarantee. Throws: std::bad_alloc.
     void note_taken(void const* p, std::size_t bytes, label const& who);
-    /// Counts a request outside of any plan. Throws: misuse after close.
+    /// Counts a request outside the plan. Throws: misuse after close.
     void note_outside(label const& who);
 
-    /// Frees p in the order of s, or immediately if s is null; returns false if the upstream resource owns p.
-    /// Strong guarantee. Throws: misuse for an invalid call; cuda_error or std::bad_alloc if the order cannot be recorded.
+    /// Frees p in the order of s, or at once if s is null; false if upstream owns it. Strong guarantee. Throws: misuse for an invalid call;
+    /// cuda_error or std::bad_alloc if the order cannot be recorded.
     [[nodiscard]] bool try_give(stream_ref const* s, void const* p, std::size_t bytes);
 
     [[nodiscard]] step_plan_stats stats() const noexcept;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The implementation of step_plan: a step is recorded, then planned, then served, until another one is recorded.
+/// The implementation of step_plan: a step is recorded, then planned, then served.
 #pragma once
 
 #include <exception>
@@ -28,10 +28,10 @@ public:
 
     [[nodiscard]] step_server& server() noexcept { return server_; }
 
-    /// Called before a request on s: in a capture, registers the slab with the graph. Throws: misuse if another active capture uses the
-    /// slab; cuda_error, std::bad_alloc. Cost: a load, since a thread that captures has no thread record.
+    /// Before a request on s: in a capture, registers the slab with the graph. Throws: misuse if another active capture uses it;
+    /// cuda_error, std::bad_alloc. Cost: a load, as a capturing thread has no thread record.
     void look_for_capture(stream_ref s);
-    /// The same before a free; an error makes the capture fail.
+    /// The same before a free; an error fails the capture.
     void look_for_capture_of_end(stream_ref s) noexcept;
 
     void begin_step(place where);
@@ -45,7 +45,7 @@ public:
     /// Rejects further requests and reports live blocks in slabs.
     void close() noexcept;
 
-    /// Returns an empty step before one is planned.
+    /// Empty if none is planned.
     [[nodiscard]] planned_step planned() const;
     [[nodiscard]] planned_step planned_or_throw(place where) const;
     [[nodiscard]] step_plan_stats stats() const;
@@ -55,7 +55,7 @@ private:
     [[gnu::noinline]] void enter_capture(stream_ref s) { keep_slab_for_capture(s); }
     void keep_slab_for_capture(stream_ref s);
 
-    // Calls f while no step can begin, then next(router) in the critical section that allows steps again.
+    // Calls f while no step can begin; then next(router), together with allowing steps again.
     template <class F, class G>
     void between_steps(F f, place where, G next) {
         server_.with_router([&](step_router& r) {
@@ -77,26 +77,26 @@ private:
         });
     }
 
-    // The functions below are called by the thread that holds is_open_.
+    // Called by the thread that set is_open_.
 
     void make_ready();
     void place_all();
     void take_slab();
-    // Discards the plan; the slab is freed once it is idle.
+    // Discards the plan; its slab is freed once idle.
     void forget();
 
-    // Stores the recording for the next step to plan, unless it has no requests.
+    // Keeps a recording with requests, to be planned by the next step.
     void keep(step_recorder& ended);
 
     step_server server_;
     step_plan_options const options_;
 
     // Protected by the router's lock, or owned by the thread that set is_open_.
-    bool is_open_ = false;  // in a step, or in an operation between steps
+    bool is_open_ = false;  // in a step, or an operation between steps
     std::optional<planned_step> step_;
-    bool is_placed_ = false;  // whether all its requests have offsets
+    bool is_placed_ = false;  // all requests have offsets
     bool has_slab_ = false;
-    bool was_refused_ = false;        // whether the slab was refused
+    bool was_refused_ = false;        // the slab
     std::vector<holding> unplanned_;  // blocks that the recorded step left live
     int exceptions_ = 0;              // uncaught exceptions when the step began
 };

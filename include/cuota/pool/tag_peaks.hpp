@@ -15,8 +15,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A table of fixed size, so that counting allocates nothing. Tags beyond `most` are counted together under an empty name. Not thread-safe:
-/// requires the caller's lock.
+/// A table of fixed size, so counting does not allocate. Tags beyond `most` are counted under an empty name. Not thread-safe.
 class tag_peaks {
 public:
     static constexpr std::uint32_t most = 512;
@@ -35,11 +34,11 @@ public:
     }
 
 private:
-    // more than `most`, for names whose text exists at several addresses
+    // above `most`: one text may have several addresses
     static constexpr std::uint32_t slots = 2048;
 
     struct slot {
-        char const* text = nullptr;  // null: empty slot
+        char const* text = nullptr;  // null: empty
         std::uint32_t row = 0;
     };
     struct row {
@@ -48,12 +47,12 @@ private:
         std::size_t peak = 0;
     };
 
-    // Looks up by the address of the text, which a tag keeps, so that each text is compared once.
+    // By the address of the text, so that each text is compared once.
     [[nodiscard]] row& row_of(tag name) noexcept;
     [[nodiscard]] std::uint32_t enter(tag name) noexcept;
 
     std::unique_ptr<slot[]> slots_;
-    std::unique_ptr<row[]> rows_;  // row 0 counts blocks without a name and tags beyond `most`
+    std::unique_ptr<row[]> rows_;  // row 0: without a name, or beyond `most`
     std::uint32_t count_ = 0;
     std::uint32_t used_ = 0;
 };
