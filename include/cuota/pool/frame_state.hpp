@@ -77,12 +77,12 @@ private:
 
     // Records a stream other than the chunk's that freed a block of it. Freeing the chunk waits for its work.
     static void note_user(frame_chunk& c, stream_ref s);
-    // The same for a native stream, at once, since its owner may destroy it before the chunk is freed.
+    // Does the same for a native stream, at once, since its owner may destroy it before the chunk is freed.
     void order_unowned(stream_ref s, std::uint64_t id, void const* p);
 
     void give_back(frame_chunk& c) const noexcept;
 
-    // After end(): a chunk without owned blocks.
+    // Called after end(): removes a chunk without owned blocks.
     [[nodiscard]] std::optional<frame_chunk> take_idle() noexcept;
     [[nodiscard]] std::string end_rest();
 

@@ -110,7 +110,7 @@ private:
     [[nodiscard]] static std::uint64_t priority(block const& b) noexcept;
     static void sink(block*& root, block& b) noexcept;
     static void pull(block*& root, block const& b) noexcept;
-    // At the lowest address.
+    // Prefers the lowest address.
     [[nodiscard]] static block* smallest_in(block* root, std::size_t size) noexcept;
     template <class Visit>
     [[nodiscard]] static bool visit_tree(block* b, std::size_t size, Visit& visit) {

@@ -46,7 +46,7 @@ private:
 /// The peak is at most the sum of the sizes. Cost: O(n log n) plus a step per overlapping pair, at most n^2.
 [[nodiscard]] part_offsets place_in_order(lifetime_part const& part, block_order const& order);
 
-/// By size, duration, both, sections, size and sections, and as given.
+/// Returns the orders by size, duration, both, sections, size and sections, and as given.
 [[nodiscard]] std::array<block_order, 6> first_orders(lifetime_part const& part);
 
 /// Moves the blocks that end above the bound to the front.

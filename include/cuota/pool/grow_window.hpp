@@ -49,7 +49,7 @@ enum class growth_aim { least_missing, least_in_all };
 /// Returns the length of the longest window from the start of `first` with at most `spent` bytes of pages, free ones included.
 [[nodiscard]] std::size_t longest_from(block_index const& blocks, block const& first, std::size_t spent);
 
-/// The same up to the end of `last`, which must not be the last one of the range.
+/// Returns the same up to the end of `last`, which must not be the last one of the range.
 [[nodiscard]] std::size_t longest_up_to(block_index const& blocks, block const& last, std::size_t spent);
 
 /// Returns the largest request that `spent` bytes of pages, free ones included, can serve. Cost: O(holes * holes per window).

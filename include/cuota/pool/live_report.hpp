@@ -31,7 +31,7 @@ namespace cuota::inline v0::detail {
 /// Appends the live bytes by tag and call site. Throws: std::bad_alloc.
 void append_holdings(block_index const& blocks, std::vector<holding>& into);
 
-/// Sorted by bytes, descending. Throws: std::bad_alloc.
+/// Returns one entry per tag, most bytes first. Throws: std::bad_alloc.
 [[nodiscard]] std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now);
 
 /// The bytes of free blocks with work not known to be complete. A failed query is reported and counts as busy. Cost: one or two CUDA calls

@@ -50,7 +50,7 @@ private:
         [[nodiscard]] bool is_empty() const noexcept { return number == 0; }
     };
 
-    // In granules, modulo 2^32: unique within a terabyte.
+    // The address in granules, modulo 2^32: unique within a terabyte.
     [[nodiscard]] static std::uint32_t key_of(void const* at) noexcept;
     [[nodiscard]] std::size_t home_of(std::uint32_t key) const noexcept;
     [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return (i + 1) & (size_ - 1); }

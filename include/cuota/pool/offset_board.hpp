@@ -41,7 +41,7 @@ public:
         std::uint64_t lowest;  // lowest possible offset; the offset if placed
 
         [[nodiscard]] stretch span() const noexcept { return {first, last - 1}; }
-        /// Interchangeable with the other.
+        /// Whether the two are interchangeable.
         [[nodiscard]] bool is_equal_to(block const& other) const noexcept;
     };
     /// The effect of placing a block.
@@ -52,8 +52,8 @@ public:
         stretch changed;  // sections whose floors may have to rise
     };
 
-    /// Cleared, with the fullest section's bytes as capacity. The sizes must add up to less than 2^62. Cost: memory for each overlapping
-    /// pair, at most n^2.
+    /// Starts cleared, with the fullest section's bytes as capacity. The sizes must add up to less than 2^62. Cost: memory for each
+    /// overlapping pair, at most n^2.
     explicit offset_board(lifetime_part const& part);
 
     /// Removes all blocks.
@@ -110,7 +110,7 @@ private:
     void find_neighbours();
 
     void add_waiting(block const& b);
-    // Whether it was the last in a section, or the last that extends into the next.
+    // Returns whether it was the last in a section, or the last that extends into the next.
     bool take_waiting(block const& b);
     void set_floor(index s, std::uint64_t floor);
     void add_cause(index s, stretch more);

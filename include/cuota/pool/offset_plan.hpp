@@ -24,13 +24,13 @@ namespace cuota::inline v0 {
 /// Constraints of a plan, and limits of its search.
 /// Example: examples/plan_trace.cpp
 struct plan_options {
-    /// Bytes. Any plan that fits is accepted; without a capacity, the lowest peak is searched for.
+    /// Bytes of the slab. Any plan that fits is accepted; without a capacity, the lowest peak is searched for.
     std::size_t capacity = unlimited;
-    /// Of every offset; a power of two. Sizes are rounded up to it.
+    /// Alignment of every offset; a power of two. Sizes are rounded up to it.
     std::size_t alignment = 1;
-    /// Afterwards, the best plan so far is returned.
+    /// Maximum duration, after which the best plan so far is returned.
     std::chrono::nanoseconds time_limit = std::chrono::seconds{5};
-    /// Cancellation, with the same result.
+    /// Cancellation by another thread, with the same result.
     stop_signal stop{};
 };
 
@@ -42,7 +42,7 @@ struct offset_plan {
     std::size_t alignment = 1;         ///< the requested alignment
     bool proven = false;               ///< whether no plan with a lower peak exists
 
-    /// `capacity` in bytes
+    /// whether peak <= capacity
     [[nodiscard]] bool fits(std::size_t capacity) const noexcept { return peak <= capacity; }
     /// Returns peak / lower_bound; 1 for an empty plan.
     [[nodiscard]] double ratio() const noexcept;

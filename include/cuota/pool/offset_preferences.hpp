@@ -23,7 +23,7 @@ namespace cuota::inline v0::detail {
 class repeatable_numbers {
 public:
     [[nodiscard]] std::uint64_t next() noexcept { return scatter(state_ += 0x9e37'79b9'7f4a'7c15u); }
-    /// In [0, 1).
+    /// Returns a number in [0, 1).
     [[nodiscard]] double fraction() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
 private:
@@ -43,12 +43,12 @@ public:
 
     [[nodiscard]] index rank(index block) const noexcept { return ranks_[block]; }
 
-    /// For an attempt, numbered from 1.
+    /// Draws ranks for an attempt, numbered from 1.
     void begin(std::uint64_t attempt);
     /// Redraws the ranks of these blocks among themselves.
     void draw(std::span<index const> blocks);
 
-    /// For `restore` with the same blocks.
+    /// Returns ranks to be restored for the same blocks.
     [[nodiscard]] std::vector<index> ranks(std::span<index const> blocks) const;
     void restore(std::span<index const> blocks, std::vector<index> const& ranks);
 
@@ -63,7 +63,7 @@ private:
         double size, duration, sections, fullest;  // logarithms
     };
 
-    // In [0, 1].
+    // The keys are in [0, 1].
     void draw_keys(std::span<index const> blocks);
     void repeat_far_keys();
     void rank_by_keys(std::span<index const> blocks);

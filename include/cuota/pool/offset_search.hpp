@@ -60,9 +60,9 @@ public:
         }
     }
 
-    /// In all attempts so far.
+    /// Returns the steps of all attempts so far.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-    /// Of the plan that was found.
+    /// Returns the offsets after `found`.
     [[nodiscard]] std::vector<std::size_t> offsets() const;
 
 private:
@@ -168,7 +168,7 @@ private:
 
     // Whether an interchangeable block was tried here.
     [[nodiscard]] bool repeats(std::size_t first, std::size_t at) const;
-    // Whether it would lie on an interchangeable block of higher rank: tried in the order of rank only.
+    // Whether the block would lie on an interchangeable one of higher rank; these are tried in the order of rank only.
     [[nodiscard]] bool lies_on_its_equal(candidate const& c) const;
 
     // Continues with the pieces that remain after a step.

@@ -22,13 +22,13 @@ public:
     using user = std::uint32_t;
     static constexpr user nobody = std::numeric_limits<user>::max();
 
-    /// For at most `offsets` offsets. Throws: std::bad_alloc.
+    /// Holds at most `offsets` offsets. Throws: std::bad_alloc.
     explicit offset_users(std::size_t offsets) : spots_(std::bit_ceil(2 * offsets + 1)) {}
 
     /// Adds an offset if it is new; returns its index for `set`.
     [[nodiscard]] std::uint32_t enter(std::size_t offset) noexcept;
     void set(std::uint32_t at, user who) noexcept { spots_[at].who = who; }
-    /// `nobody` also for unknown offsets.
+    /// Returns `nobody` for unknown offsets, too.
     [[nodiscard]] user of(std::size_t offset) const noexcept { return spots_[find(offset)].who; }
 
 private:

@@ -26,7 +26,7 @@ namespace cuota::inline v0::detail {
 enum class plan_answer {
     served,
     unplanned,   // this request is outside the slab
-    other_size,  // of no upcoming request
+    other_size,  // no upcoming request has that size
     too_many,    // the sequence has ended
     in_use       // its bytes are in use
 };

@@ -45,7 +45,7 @@ public:
     /// Of the slab, which must exist.
     [[nodiscard]] planned_slab::result try_take(stream_ref s, std::size_t bytes, label const& who);
 
-    /// Null if none contains p.
+    /// Returns the slab that contains p, or null.
     [[nodiscard]] planned_slab* find(void const* p) noexcept;
     /// Frees in the order of s. Strong guarantee. Throws: cuda_error, std::bad_alloc.
     void give_back(planned_slab& slab, std::uint32_t request, stream_ref s);

@@ -88,12 +88,12 @@ public:
         if (has_peers_) refuse_other_devices(s, who);
     }
     [[nodiscard]] memory_kind kind() const noexcept { return kind_; }
-    /// In bytes.
+    /// The granularity of segments in bytes.
     [[nodiscard]] std::size_t segment_granule() const noexcept { return source_.granule(); }
     /// The bytes to map for a request, so that requests do not become driver calls each: 1/64 of the pool more, at most one mapping, and
     /// nothing more if account or device have little left.
     [[nodiscard]] std::size_t ample(std::size_t bytes) const noexcept;
-    /// In bytes; 0 without pages.
+    /// The page size in bytes; 0 without pages.
     [[nodiscard]] std::size_t page() const noexcept { return pages_ ? pages_->page() : 0; }
 
 private:

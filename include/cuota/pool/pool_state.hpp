@@ -90,7 +90,7 @@ public:
     [[nodiscard]] std::optional<device> on() const noexcept { return memory_.on(); }
 
 private:
-    // With the lock, out of line. By value, so that the fast paths need no copies in memory.
+    // Paths with the lock, out of line. Arguments are passed by value, so that the fast paths need no copies in memory.
     [[nodiscard, gnu::noinline]] void* take_in_order(stream_ref s, std::size_t bytes, std::size_t alignment,
                                                      label who, lifespan meant, bool keeps) {
         if (is_of_parent()) [[unlikely]]
@@ -119,7 +119,7 @@ private:
     }
     // The host waits for pending work, as a graph's launch cannot.
     [[nodiscard]] void* take_for_graph(stream_ref s, block_request const& r);
-    // For a foreign capture. Blocks are reused only within it, as the library cannot tell when the stream's earlier work has completed.
+    // Serves a foreign capture. Blocks are reused only within it, as the library cannot tell when the streams' earlier work has completed.
     [[nodiscard]] void* take_for_foreign_graph(stream_ref s, std::uint64_t foreign, block_request const& r);
     // The foreign capture of a native handle, or 0; no CUDA call for a `stream`. Reports errors.
     [[nodiscard]] std::uint64_t foreign_capture_to_give_in(stream_ref const* s) noexcept;

@@ -35,9 +35,9 @@ struct pool_on_pages;  // makes a pool on other pages; not defined in the librar
 /// (one page to 64 MiB). By segments, it can only release a segment that is free as a whole.
 /// Example: tests/pool/scoped_pool.cpp
 enum class pool_growth {
-    /// By pages (usually 2 MiB) where the device has virtual memory, and by segments where pages do not suffice.
+    /// Uses pages (usually 2 MiB) where the device has virtual memory, and segments where pages do not suffice.
     automatic,
-    segments,  ///< by segments of the request's size or slightly larger
+    segments,  ///< uses segments of the request's size or slightly larger
 };
 
 /// Options of a pool. Example: tests/pool/scoped_pool.cpp
@@ -52,16 +52,16 @@ struct pool_options {
     std::size_t alignment = default_alignment;
     /// Growth of device memory. Other sources provide segments only.
     pool_growth growth = pool_growth::automatic;
-    /// Other devices whose kernels may access the memory and whose streams may allocate it, as far as cudaDeviceCanAccessPeer allows. If
+    /// Other devices whose kernels may access the memory and on whose streams it may be allocated; cudaDeviceCanAccessPeer must hold. If
     /// the pool grows by segments, the peers get access to all cudaMalloc memory of its device.
     device_set peers{};
 };
 
 /// A stream-ordered suballocator: divides mapped pages and large segments into blocks, and releases all memory when it is destroyed.
 ///
-/// A stream can reuse a block that it freed at once. Another stream waits for the pending work first, unless it has already waited for that
-/// work or later work. Among blocks that fit about equally well, the one that needs the fewest waits is chosen; a nearly full pool chooses
-/// the tightest fit.
+/// A stream can immediately reuse a block that it freed. Another stream waits for the pending work first, unless it has already waited for
+/// that work or later work. Among blocks that fit about equally well, the one that needs the fewest waits is chosen; a nearly full pool
+/// chooses the tightest fit.
 ///
 /// Device memory grows by pages where the device has virtual memory. For a request, the pool maps the pages missing next to free blocks,
 /// plus up to 1/64 of its size, at most one mapping. A mapping is at most 1/1024 of the bytes that budget and device have available: 64 MiB
@@ -172,7 +172,7 @@ private:
                 place where, sole<detail::page_range> pages);
 
     static std::size_t checked(std::size_t alignment, label const& who);
-    // Throws misuse if a peer cannot access the memory of `on`.
+    // Returns the peers other than `on`; throws misuse if one cannot access the memory of `on`.
     static device_set peers_of(device on, options const& wanted, place where);
     static options const& without_peers(options const& wanted, place where);
     static std::string title(options const& wanted);

@@ -15,7 +15,7 @@ namespace cuota::inline v0 {
 /// Options of a step plan. Example: tests/pool/step_state.cpp
 struct step_plan_options {
     tag name = "step plan";  ///< of the slab
-    /// For the search for a better plan.
+    /// Time limit of the search for a better plan.
     std::chrono::nanoseconds time_limit = std::chrono::seconds{5};
 };
 
@@ -27,7 +27,7 @@ struct step_plan_stats {
     std::size_t served = 0;    ///< from the slab
 
     std::size_t unplanned = 0;     ///< miss: live when the recorded step ended
-    std::size_t other_size = 0;    ///< miss: size of no upcoming request
+    std::size_t other_size = 0;    ///< miss: no upcoming request has that size
     std::size_t too_many = 0;      ///< miss: after the recorded step's last request
     std::size_t in_use = 0;        ///< miss: its bytes are in use
     std::size_t without_slab = 0;  ///< miss: the slab was refused
@@ -41,7 +41,7 @@ struct step_plan_stats {
     std::size_t stream_waits = 0;  ///< waits enqueued to reuse bytes across streams
     bool has_slab = false;         ///< whether the slab is allocated
 
-    /// The misses: requests of planned steps that were served upstream.
+    /// Returns the misses: requests of planned steps that were served upstream.
     [[nodiscard]] std::size_t fell_back() const noexcept;
     /// Returns peak / lower_bound; 1 for an empty plan.
     [[nodiscard]] double ratio() const noexcept;

@@ -42,7 +42,7 @@ public:
 
     /// Returns memory from the slab, or null if upstream must serve the request. Throws: misuse after close; as planned_slab::try_take.
     [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who);
-    /// In the plan, within one step.
+    /// A position in the plan within one step.
     struct position {
         std::size_t step = 0;
         std::uint32_t next = 0;

@@ -28,10 +28,10 @@ public:
 
     [[nodiscard]] step_server& server() noexcept { return server_; }
 
-    /// Before a request on s: in a capture, registers the slab with the graph. Throws: misuse if another active capture uses it;
+    /// Prepares for a request on s: in a capture, registers the slab with the graph. Throws: misuse if another active capture uses it;
     /// cuda_error, std::bad_alloc. Cost: a load, as a capturing thread has no thread record.
     void look_for_capture(stream_ref s);
-    /// The same before a free; an error fails the capture.
+    /// Does the same for a free; an error fails the capture.
     void look_for_capture_of_end(stream_ref s) noexcept;
 
     void begin_step(place where);
@@ -45,7 +45,7 @@ public:
     /// Rejects further requests and reports live blocks in slabs.
     void close() noexcept;
 
-    /// Empty if none is planned.
+    /// Returns an empty step if none is planned.
     [[nodiscard]] planned_step planned() const;
     [[nodiscard]] planned_step planned_or_throw(place where) const;
     [[nodiscard]] step_plan_stats stats() const;

@@ -67,8 +67,8 @@ public:
     /// is_ordered, or a recorded event has completed.
     [[nodiscard]] bool is_ready(wait_point point, std::uint32_t stream);
 
-    /// False while neither streams nor the host can wait for the point: its stream is in a foreign capture, and no event was recorded
-    /// before.
+    /// Returns false while neither streams nor the host can wait for the point: its stream is in a foreign capture, and no event was
+    /// recorded before.
     [[nodiscard]] bool can_be_waited_for(wait_point point) const;
 
     /// Makes later work on s, of index `stream`, wait for a point, and thereby for all that the point's stream had waited for when its
@@ -125,7 +125,7 @@ private:
 
     [[nodiscard]] static bool has_run(lane const& l);
 
-    // Null if the point has completed, as all work before a capture has.
+    // Returns null if the point has completed, as all work before a capture has.
     [[nodiscard]] event const* mark_of(wait_point point);
 
     // Whether the index can be reused: all work is complete and no owner can enqueue more. Tickets continue, so that points of the previous

@@ -47,7 +47,7 @@ private:
         std::size_t peak = 0;
     };
 
-    // By the address of the text, so that each text is compared once.
+    // Looks up by the address of the text, so that each text is compared once.
     [[nodiscard]] row& row_of(tag name) noexcept;
     [[nodiscard]] std::uint32_t enter(tag name) noexcept;
 
