@@ -50,7 +50,7 @@ class block_heap {
 public:
     explicit block_heap(std::size_t granule = block::granule) noexcept : granule_{granule} {}
 
-    /// The three functions may be called without the lock. size_of: the block size for a request.
+    /// size_of returns the block size for a request. These three functions may be called without the lock.
     [[nodiscard]] std::size_t granule() const noexcept { return granule_; }
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return round_up(bytes, granule_); }
     /// size_of for sizes that cannot overflow when they are rounded.
@@ -70,7 +70,7 @@ public:
     [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept;
     /// Counts up to `most` bytes as requested without raising a peak: the credit of a thread cache. Returns the bytes.
     [[nodiscard]] std::size_t lend(std::size_t most) noexcept;
-    /// Returns unused credit; it includes the requested bytes of cached blocks.
+    /// Takes back unused credit, including the requested bytes of cached blocks.
     void take_back(std::size_t bytes) noexcept { requested_ -= bytes; }
 
     // --- segments ---
@@ -129,7 +129,7 @@ private:
     void let_stream_go(block& b) noexcept;
     [[nodiscard]] block* choose(place_needed const& needed, lifespan meant, std::uint32_t lane);
     void order_before_use(wait_set const& waits, block_user const& user);
-    // From the opposite end to persistent blocks, so that a step leaves one hole.
+    // Cuts for a step from the opposite end to persistent blocks, so that it leaves one hole.
     [[nodiscard]] block& cut(block& b, block_request const& r);
 
     [[nodiscard]] block& enter(segment const& s);

@@ -53,7 +53,7 @@ private:
 /// where not noexcept. On a throw, no block or segment changes, except where noted.
 class block_pool {
 public:
-    /// granule: of block sizes; a power of two of at least 256 bytes.
+    /// Block sizes are multiples of `granule`, a power of two of at least 256 bytes.
     explicit block_pool(tag name, std::size_t granule = block::granule) : name_{name}, heap_{granule} {}
     block_pool(block_pool const&) = delete;
     block_pool& operator=(block_pool const&) = delete;
@@ -120,7 +120,7 @@ public:
 
     /// Returns the best window to map for a request, or nothing. It is not held and may change.
     [[nodiscard]] std::optional<grow_window> could_grow(std::size_t bytes, growth_aim aim) const;
-    /// See block_heap for the next four.
+    /// hold, take_of_grown, add_grown and give_up are those of block_heap.
     [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t most);
     [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s, block_request const& r);
     void add_grown(grow_window const& window);

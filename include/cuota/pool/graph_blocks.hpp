@@ -51,7 +51,7 @@ public:
     /// guarantee. Throws: misuse for a double free or a wrong size.
     [[nodiscard]] bool give(void* p, std::size_t bytes, stream_ref const* s, bool is_in_capture,
                             std::string const& title);
-    /// The graph was destroyed: live blocks stay with their owners. Returns the others one by one, and finally nothing.
+    /// Called when the graph was destroyed: live blocks stay with their owners. Returns the others one by one, and finally nothing.
     [[nodiscard]] std::optional<given> release(void const* graph) noexcept;
     /// release for all foreign captures.
     [[nodiscard]] std::optional<given> release_foreign() noexcept;

@@ -50,8 +50,8 @@ struct sectioned_block {
 
 /// Blocks connected by overlapping lifetimes, and the sections of their time. No other block overlaps them.
 ///
-/// A section is a maximal set of blocks that live together. Overlapping blocks share a section; there are at most as many sections as
-/// blocks. Lifetimes that are equivalent for planning become equal.
+/// A section is a maximal set of blocks that live together. Overlapping blocks share a section; there are no more sections than blocks.
+/// Lifetimes that are equivalent for planning become equal.
 struct lifetime_part {
     std::vector<sectioned_block> blocks;
     std::uint32_t sections = 0;

@@ -15,9 +15,9 @@
 
 namespace cuota::inline v0::detail {
 
-/// The sizes of consecutive mappings that fill holes. A large mapping takes about as many driver calls as a page, but can only be unmapped
-/// as a whole: one live block keeps all of it. So a mapping is a small fraction of the available memory: large while there is plenty, one
-/// page when memory is short.
+/// The sizes of consecutive mappings that fill holes. A large mapping takes about the same number of driver calls as a page, but can only
+/// be unmapped as a whole: one live block keeps all of it. So a mapping is a small fraction of the available memory: large while there is
+/// plenty, one page when memory is short.
 struct mapping_sizes {
     std::size_t page = 0;     ///< minimum; bytes, a power of two
     std::size_t largest = 0;  ///< maximum; bytes, whole pages

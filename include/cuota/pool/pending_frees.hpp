@@ -25,7 +25,7 @@ public:
     /// Throws: std::bad_alloc.
     pending_frees() : entries_{std::make_unique<entry[]>(most)} {}
 
-    /// Adds a free at that point; queries the streams now and then.
+    /// Adds a free at that point; queries the streams every `look_every` frees.
     void add(observed_block const& b, wait_point point, stream_order& order, pool_observer& told) noexcept;
     /// Notifies of completed frees. A failed query is reported and counts as busy.
     void settle(stream_order& order, pool_observer& told) noexcept;

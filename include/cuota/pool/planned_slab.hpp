@@ -48,7 +48,7 @@ public:
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
     [[nodiscard]] bool holds(void const* p) const noexcept;
     [[nodiscard]] std::size_t live() const noexcept { return live_count_; }
-    /// Planned requests left out so far.
+    /// The number of planned requests left out so far.
     [[nodiscard]] std::size_t skipped() const noexcept { return skipped_; }
 
     void begin_step() noexcept;
@@ -57,7 +57,7 @@ public:
 
     /// The next request in the plan.
     [[nodiscard]] std::uint32_t position() const noexcept { return next_; }
-    /// Restores `before`, as the request that led to `after` failed; not if others have come since.
+    /// Restores position `before` after the request that led to `after` failed, unless others have come since.
     void go_back(std::uint32_t before, std::uint32_t after) noexcept;
 
     struct result {
@@ -90,7 +90,7 @@ public:
     [[nodiscard]] bool is_in_graph() const noexcept { return graphs_ != 0; }
     void keep_for_graph() noexcept { ++graphs_; }
     void let_go_of_graph() noexcept { --graphs_; }
-    /// A capture that used it has ended. Returns the last turn in which it may have allocated.
+    /// Called when a capture that used it has ended. Returns the last turn in which it may have allocated.
     [[nodiscard]] std::uint64_t end_capture() noexcept;
     /// Lets work on s use all of it: requests up to turn `until` are the capture's. Throws: misuse if a later one is live; cuda_error,
     /// std::bad_alloc.

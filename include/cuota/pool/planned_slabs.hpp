@@ -39,10 +39,10 @@ public:
 
     void begin_step() noexcept { now_->begin_step(); }
     void end_step() noexcept;
-    /// Of the slab, which must exist.
+    /// Forwards to the slab, which must exist.
     [[nodiscard]] std::uint32_t position() const noexcept { return now_->position(); }
     void go_back(std::uint32_t before, std::uint32_t after) noexcept { now_->go_back(before, after); }
-    /// Of the slab, which must exist.
+    /// Forwards to the slab, which must exist.
     [[nodiscard]] planned_slab::result try_take(stream_ref s, std::size_t bytes, label const& who);
 
     /// Returns the slab that contains p, or null.

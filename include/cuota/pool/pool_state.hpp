@@ -44,9 +44,9 @@ public:
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
     void deallocate_sync(void* p, std::size_t bytes) noexcept { give(nullptr, p, bytes); }
 
-    /// A graph was destroyed: frees its blocks that have no other owner.
+    /// Called when a graph was destroyed: frees its blocks that have no other owner.
     void end_of_graph(pool_in_graph<pool_state> const& graph) noexcept;
-    /// Graphs of foreign captures were destroyed: frees the blocks that only they use. Returns their requested bytes.
+    /// Called when the graphs of foreign captures were destroyed: frees the blocks that only they use. Returns their requested bytes.
     std::size_t release_foreign_graphs() noexcept;
     /// Whether all live blocks are used by graphs of foreign captures only.
     [[nodiscard]] bool is_only_for_foreign_graphs() noexcept {
@@ -83,7 +83,7 @@ public:
         return blocks().stats();
     }
 
-    /// minimum of all blocks
+    /// The minimum alignment of a block.
     [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
     [[nodiscard]] budget const& account() const noexcept { return memory_.account(); }
     [[nodiscard]] memory_kind kind() const noexcept { return memory_.kind(); }
@@ -119,7 +119,8 @@ private:
     }
     // The host waits for pending work, as a graph's launch cannot.
     [[nodiscard]] void* take_for_graph(stream_ref s, block_request const& r);
-    // Serves a foreign capture. Blocks are reused only within it, as the library cannot tell when the streams' earlier work has completed.
+    // Does the same for a foreign capture, but avoids blocks with pending work that the captured streams ran before, as the library cannot
+    // tell when that has completed.
     [[nodiscard]] void* take_for_foreign_graph(stream_ref s, std::uint64_t foreign, block_request const& r);
     // The foreign capture of a native handle, or 0; no CUDA call for a `stream`. Reports errors.
     [[nodiscard]] std::uint64_t foreign_capture_to_give_in(stream_ref const* s) noexcept;

@@ -31,8 +31,8 @@ class page_range;
 struct pool_on_pages;  // makes a pool on other pages; not defined in the library
 }
 
-/// How a pool of device memory grows. By pages, it has no holes between memory mapped at different times and can release each free mapping
-/// (one page to 64 MiB). By segments, it can only release a segment that is free as a whole.
+/// How a pool of device memory grows. Pages leave no holes between memory mapped at different times, and each free mapping (one page to 64
+/// MiB) can be released. A segment can only be released when it is free as a whole.
 /// Example: tests/pool/scoped_pool.cpp
 enum class pool_growth {
     /// Uses pages (usually 2 MiB) where the device has virtual memory, and segments where pages do not suffice.

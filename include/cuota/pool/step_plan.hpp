@@ -142,7 +142,8 @@ public:
 
     /// Returns a consistent snapshot.
     [[nodiscard]] step_plan_stats stats() const;
-    /// Returns live blocks of earlier steps: in the slab now, and those that the recorded step left, as of then. Throws: std::bad_alloc.
+    /// Returns live blocks of earlier steps: those in the slab now, and those that the recorded step left at its end. Throws:
+    /// std::bad_alloc.
     [[nodiscard]] std::vector<holding> survivors() const;
 
 private:

@@ -60,7 +60,7 @@ public:
     /// completed. Makes no CUDA call.
     [[nodiscard]] bool is_ordered(wait_point point, std::uint32_t stream) const noexcept;
 
-    /// References to an index: it is not reused, and its stream is kept alive.
+    /// Count the references to an index. While one exists, the index is not reused and its stream is kept alive.
     void keep(std::uint32_t stream) noexcept { ++lanes_[stream].keepers; }
     void let_go(std::uint32_t stream) noexcept { --lanes_[stream].keepers; }
 
