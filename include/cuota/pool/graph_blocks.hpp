@@ -30,7 +30,7 @@ struct graph_key {
     friend bool operator==(graph_key, graph_key) noexcept = default;
 };
 
-/// The blocks of a pool that belong to graphs, possibly besides another owner. The pool counts them as live. Threads: any.
+/// The blocks of a pool that belong to graphs; some also have another owner. The pool counts them as live. Threads: any.
 class graph_blocks {
 public:
     struct given {
@@ -42,7 +42,7 @@ public:
 
     [[nodiscard]] bool is_any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
 
-    /// is_live: not yet freed by a captured stream. Strong guarantee. Throws: std::bad_alloc.
+    /// Adds a block, live or already freed by a captured stream. Strong guarantee. Throws: std::bad_alloc.
     void enter(graph_key graph, void* p, std::size_t bytes, std::uint64_t stream, bool is_live);
     /// Reallocates a block that the same stream freed in the capture; null if none fits.
     [[nodiscard]] void* try_take(graph_key graph, std::size_t bytes, std::size_t alignment,
@@ -53,7 +53,7 @@ public:
                             std::string const& title);
     /// Called when the graph was destroyed: live blocks stay with their owners. Returns the others one by one, and finally nothing.
     [[nodiscard]] std::optional<given> release(void const* graph) noexcept;
-    /// release for all foreign captures.
+    /// Does the same for the graphs of all foreign captures.
     [[nodiscard]] std::optional<given> release_foreign() noexcept;
     /// The number of blocks that only foreign graphs use.
     [[nodiscard]] std::size_t kept_for_foreign() noexcept;

@@ -57,8 +57,8 @@ inline constexpr std::size_t addresses_per_byte = 4;
 /// Pages of a device's memory, counted as this process's on the device.
 class device_pages final : public page_range {
 public:
-    /// Reserves a range for at most `most` bytes, accessible to kernels of the device and its peers. Null if that is less than a page, and
-    /// without virtual memory or addresses. Throws: cuda_error, std::bad_alloc.
+    /// Reserves a range for at most `most` bytes, accessible to kernels of the device and its peers. Returns null if that is less than a
+    /// page, or if virtual memory or addresses are not available. Throws: cuda_error, std::bad_alloc.
     [[nodiscard]] static sole<page_range> make(device where, std::size_t most, device_set peers = {});
 
     [[nodiscard]] std::byte* at() const noexcept override { return range_.at(); }
@@ -90,7 +90,7 @@ private:
 /// Addresses without memory, in pages of the usual 2 MiB.
 class address_pages final : public page_range {
 public:
-    /// Reserves a range for at most `most` bytes; null if that is less than a page. Throws: out_of_memory without addresses.
+    /// Reserves a range for at most `most` bytes; null if that is less than a page. Throws: out_of_memory if no addresses are left.
     [[nodiscard]] static sole<page_range> make(addresses_only source, std::size_t most);
 
     [[nodiscard]] std::byte* at() const noexcept override { return at_; }

@@ -20,7 +20,7 @@ namespace cuota::inline v0 {
 struct planned_request {
     lifetime live;           ///< from allocation to free, and the requested bytes
     std::size_t offset = 0;  ///< in the slab
-    /// False if it was live at the end of the step, and so is outside the slab.
+    /// Whether it is in the slab; false if it was live at the end of the step.
     bool is_planned = true;
 
     /// Compares all three.
@@ -33,7 +33,7 @@ struct planned_step {
     std::size_t peak = 0;                   ///< bytes of the slab
     std::size_t lower_bound = 0;            ///< maximum of planned live bytes: no slab is smaller
 
-    /// Hashes sizes and lifetimes, with the same result on every platform.
+    /// Returns a hash of sizes and lifetimes that is the same on every platform.
     [[nodiscard]] std::uint64_t hash() const noexcept;
     /// Compares requests with their offsets, and the slab.
     friend bool operator==(planned_step const&, planned_step const&) noexcept = default;
@@ -41,7 +41,7 @@ struct planned_step {
 
 namespace detail {
 
-/// Unplanned requests get size 0.
+/// Returns the lifetimes for plan_offsets; unplanned requests get size 0.
 [[nodiscard]] std::vector<lifetime> planned_lifetimes(planned_step const& step);
 
 /// Plans offsets and slab. Strong guarantee. Throws: as plan_offsets.
@@ -49,8 +49,8 @@ void place_requests(planned_step& step, plan_options options);
 
 [[noreturn]] void refuse_request_order(std::size_t row, place where);
 
-/// For each request of a repeated step, those that used its bytes last: of this step before it, otherwise of the previous step. Usually one
-/// or two, on average at most three.
+/// Lists, for each request of a repeated step, the requests that used its bytes last: of this step before it, otherwise of the previous
+/// step. Usually one or two, on average at most three.
 class last_users {
 public:
     explicit last_users(planned_step const& step);

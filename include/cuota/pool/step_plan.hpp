@@ -70,7 +70,7 @@ public:
     step_scope& operator=(step_scope&& other) noexcept;
     ~step_scope() { end(); }
 
-    /// Whether the step is recorded, and served upstream.
+    /// Returns whether the step is recorded, and so served upstream.
     [[nodiscard]] bool is_recorded() const noexcept;
 
 private:
@@ -84,12 +84,12 @@ private:
 /// offset in one slab, and later steps are served there.
 ///
 /// The n-th request of a step gets the n-th offset if it has that size. Other requests are served by the upstream resource, usually a pool,
-/// and counted by reason; so are allocate_sync, requests between steps, and those that were live when the recorded step ended. A request of
-/// the size of one of the next 16 is taken for that one, and those before it as left out. Bytes in use are never allocated again: a block
-/// that outlives its step keeps them, and the request planned there is served upstream.
+/// and counted by reason; so are allocate_sync, requests between steps, and those that were live when the recorded step ended. A request
+/// that has the size of one of the next 16 planned requests is served as that one, and the planned requests before it are skipped. Bytes in
+/// use are never allocated again: a block that outlives its step keeps them, and the request planned there is served upstream.
 ///
-/// The slab is one allocation from the upstream resource, charged to its budget, when the step after the recorded one begins. If it is
-/// refused, that step and later ones are served upstream; `prepare` throws the reason.
+/// The slab is one allocation from the upstream resource, charged to its budget and made when the step after the recorded one begins. If it
+/// is refused, that step and later ones are served upstream; `prepare` throws the reason.
 ///
 /// Units:   bytes; offsets in the slab are multiples of 256.
 /// Order:   memory is valid on the allocating stream and is freed in the order of the stream passed to deallocate. Reuse on another stream,
@@ -99,7 +99,7 @@ private:
 /// Threads: any may allocate and free; one step at a time. The order of requests matters, so steps that threads share seldom repeat.
 /// Throws:  as upstream; misuse for an allocation after destruction. A deallocation of a wrong size or of a pointer that is not live and a
 ///          double free are reported to the error sink as misuse and ignored.
-/// An alignment above 256 is outside the plan: the upstream resource serves or refuses it.
+/// Requests with an alignment above 256 are outside the plan: the upstream resource serves or refuses them.
 /// The destructor reports live blocks in the slab by tag, size and call site; they stay valid until their last owner is destroyed.
 /// Cost:    no CUDA call and no lock for requests of one thread on one stream. The slab has exactly the plan's peak.
 /// Example: examples/replay_trace.cpp

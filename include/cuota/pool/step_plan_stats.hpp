@@ -14,7 +14,7 @@ namespace cuota::inline v0 {
 
 /// Options of a step plan. Example: tests/pool/step_state.cpp
 struct step_plan_options {
-    tag name = "step plan";  ///< of the slab
+    tag name = "step plan";  ///< tag of the slab
     /// Time limit of the search for a better plan.
     std::chrono::nanoseconds time_limit = std::chrono::seconds{5};
 };
@@ -22,9 +22,9 @@ struct step_plan_options {
 /// Requests of all steps by result, and the current plan.
 /// Example: tests/pool/step_plan.sim.cpp
 struct step_plan_stats {
-    std::size_t steps = 0;     ///< begun, including recorded ones
+    std::size_t steps = 0;     ///< steps begun, including recorded ones
     std::size_t recorded = 0;  ///< requests of recorded steps
-    std::size_t served = 0;    ///< from the slab
+    std::size_t served = 0;    ///< requests served from the slab
 
     std::size_t unplanned = 0;     ///< miss: live when the recorded step ended
     std::size_t other_size = 0;    ///< miss: no upcoming request has that size
@@ -34,10 +34,10 @@ struct step_plan_stats {
     std::size_t outside = 0;       ///< allocate_sync, between steps, or alignment above 256
     std::size_t skipped = 0;       ///< planned requests left out
 
-    std::size_t requests = 0;      ///< of the planned step
+    std::size_t requests = 0;      ///< requests of the planned step
     std::size_t peak = 0;          ///< bytes of its slab
     std::size_t lower_bound = 0;   ///< maximum of live bytes: no slab is smaller
-    std::size_t live = 0;          ///< blocks in slabs
+    std::size_t live = 0;          ///< live blocks in slabs
     std::size_t stream_waits = 0;  ///< waits enqueued to reuse bytes across streams
     bool has_slab = false;         ///< whether the slab is allocated
 
