@@ -28,11 +28,11 @@ class frame_resource {
 public:
     /// Refers to the same frame. A move copies, so a moved-from handle stays valid.
     frame_resource(frame_resource const&) noexcept = default;
-    /// same frame as other
+    /// Refers to the same frame as other.
     frame_resource& operator=(frame_resource const&) noexcept = default;
     ~frame_resource() = default;
-    /// Allocates memory that is valid on s from here on. Throws: as the pool; misuse after the frame's destruction, or while this thread
-    /// captures s.
+    /// Allocates memory that is valid on s from here on. Throws: as the pool; misuse after the frame's destruction, while this thread
+    /// captures s, and for a native handle in a foreign capture.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
     /// Frees in the order of s; available to others after the frame.
@@ -67,7 +67,7 @@ private:
 /// Units:   bytes; blocks are multiples of 256.
 /// Order:   each stream has its own chunks, freed in its order after the work of all streams that freed parts of them.
 /// Threads: any; destroy it after the last use.
-/// Throws:  as the pool (on a throw, nothing is allocated); misuse after destruction.
+/// Throws:  as the pool (on a throw, nothing is allocated); misuse after destruction and on a captured stream.
 /// Cost:    a lock and a few loads; the destructor makes one deallocation per chunk.
 /// Example:
 ///     auto frame = pool.frame();

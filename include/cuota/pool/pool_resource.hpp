@@ -31,7 +31,7 @@ public:
     static constexpr bool keeps_for_graphs = true;
     /// Refers to the same pool. A move copies, so a moved-from handle stays valid.
     pool_resource_for(pool_resource_for const&) noexcept = default;
-    /// same pool as other
+    /// Refers to the same pool as other.
     pool_resource_for& operator=(pool_resource_for const&) noexcept = default;
     ~pool_resource_for() = default;
 

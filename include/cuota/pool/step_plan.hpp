@@ -95,7 +95,8 @@ private:
 /// Order:   memory is valid on the allocating stream and is freed in the order of the stream passed to deallocate. Reuse on another stream,
 ///          also in a later step, waits by events; the host does not wait.
 /// In a `capture`, a planned step on one stream has its planned addresses. The graph uses them as long as it exists: launches and steps
-/// wait for each other. A request that deviates throws misuse there.
+/// wait for each other. A request that deviates throws misuse there, as does any request of a planned step on a native stream in a foreign
+/// capture.
 /// Threads: any may allocate and free; one step at a time. The order of requests matters, so steps that threads share seldom repeat.
 /// Throws:  as upstream; misuse for an allocation after destruction. A deallocation of a wrong size or of a pointer that is not live and a
 ///          double free are reported to the error sink as misuse and ignored.
