@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A run of bytes in a pool, free or live, and where its record is kept.
+/// The record of a block: a run of bytes in a pool, free or live.
 #pragma once
 
 #include <cstddef>
@@ -19,60 +19,59 @@
 
 namespace cuota::inline v0::detail {
 
-/// Who has a live block: what only its user, his front and reports look at, so that it does not stand between the
-/// records of blocks, which are searched. A line of cache for each, since threads write their own without the lock.
+/// Metadata of a live block for its user, the thread cache (front) and reports. Kept apart from the records, which are searched; one cache
+/// line, since threads write it without the lock.
 struct alignas(64) block_note {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};
 
     tag name{};
     place where{};
-    std::uint64_t stream = no_stream;  // the id of the stream that it belongs to, and that one's index
+    // id of the stream that the block is bound to; its index is `lane`
+    std::uint64_t stream = no_stream;
     std::uint32_t lane = 0;
     birth born{};
-    bool keeps = false;  // the pool, for who has the block and no share of it
+    bool keeps = false;  // the block keeps the pool alive
 };
 
-/// The record of a run of bytes inside one segment, or one range of pages: one line of cache, for a release looks at
-/// four or five of them, and in a large pool none of those is at hand.
+/// The record of a block, one cache line: a deallocation reads four or five records, which in a large pool are not cached.
 struct alignas(64) block {
-    /// Multiples of it are what a pool deals in: what CUDA promises as alignment. Bytes.
+    /// Granularity of addresses and sizes in bytes: the alignment that CUDA guarantees.
     static constexpr std::size_t granule = default_alignment;
 
-    /// Who may touch what: under the pool's lock everything, but a live block changes hands by its word, also without
-    /// the lock, and who has made it `held` has to himself what was asked for, and the note. A `hole` has addresses, and
-    /// no memory; one that is `growing` is about to get some.
+    /// The pool's lock protects all fields; but the thread that changes `word` from live to held, which needs no lock, owns `requested` and
+    /// the note until it changes `word` again. A `hole` has addresses without memory; a `growing` one is being mapped.
     enum class state : std::uintptr_t { free, live, held, hole, growing };
 
-    atomic<std::uintptr_t> word = 0;  // the address, and the state in its lowest bits
+    atomic<std::uintptr_t> word = 0;  // address | state (in the lowest bits)
     std::size_t size = 0;
-    block* before = nullptr;  // neighbours in the segment, or in the range of pages
+    block* before = nullptr;  // in the segment or range of pages
     block* after = nullptr;
-    [[no_unique_address]] wait_set waits{};  // free: what must be over before the bytes are used
-    std::uint32_t mark =
-        0;  // number, and in the highest bit keeps_stream; it lies in what the set leaves over
+    [[no_unique_address]] wait_set waits{};  // free: work that must complete before reuse
+    // record number | keeps_stream (highest bit); fills the padding after wait_set
+    std::uint32_t mark = 0;
     union {
-        block* left =
-            nullptr;  // free: in its bin; a hole: among holes; in a front, or in no use: the next one like it
-        std::size_t requested;  // live: what was asked for; growing: how much of it has memory
+        // free: link in its bin; hole: link in the list of holes; cached or unused: next in the list
+        block* left = nullptr;
+        std::size_t requested;  // live: requested bytes; growing: bytes that are mapped
     };
     union {
-        block* right = nullptr;  // free, a hole: as left
+        block* right = nullptr;  // free, hole: as left
         block_note* note;        // live
     };
 
     [[nodiscard]] static std::uintptr_t word_for(void const* p, state now) noexcept;
-    /// Of the record, in its store.
+    /// The index of the record in its store.
     [[nodiscard]] std::uint32_t number() const noexcept { return mark & ~stream_bit; }
-    /// Live or held: its lane in the stream order is kept for it. Here, so that who keeps none does not look at the note.
+    /// Whether a live or held block keeps its index in stream_order; stored here, so that most frees need not read the note.
     [[nodiscard]] bool keeps_stream() const noexcept { return (mark & stream_bit) != 0; }
     void keeps_stream(bool does) noexcept { mark = does ? mark | stream_bit : mark & ~stream_bit; }
     static constexpr std::uint32_t stream_bit = std::uint32_t{1} << 31;
 
     [[nodiscard]] std::byte* at() const noexcept;
     void become(state now) noexcept { stand_at(at(), now); }
-    /// For who has it to himself.
+    /// Requires ownership of the block.
     void stand_at(void const* p, state now) noexcept;
-    /// Takes the live block that starts at p from everybody else; false when there is none. It is `held` then.
+    /// Changes the live block at p to held, for the caller alone. Returns false if this is no longer the live block at p.
     [[nodiscard]] bool claim(void const* p) noexcept;
     [[nodiscard]] bool has_state(state now) const noexcept;
     [[nodiscard]] bool may_merge() const noexcept { return has_state(state::free); }
@@ -82,29 +81,27 @@ struct alignas(64) block {
 };
 static_assert(sizeof(block) == 64);
 
-/// Tells the processor of a line that is about to be written: it is fetched beside what goes on.
+/// Prefetches a cache line for writing.
 void expect_use([[maybe_unused]] void const* line) noexcept;
 
-/// Records of blocks and their notes, made by the hundred and used again. Their addresses stay; all go when the store
-/// does.
+/// Allocates records and notes in batches and reuses them. Addresses are stable until destruction.
 class block_store {
 public:
     block_store() = default;
     block_store(block_store const&) = delete;
     block_store& operator=(block_store const&) = delete;
 
-    /// Throws: std::bad_alloc; unchanged then. Cost: a load, but for one in a hundred.
+    /// Strong guarantee. Throws: std::bad_alloc. Cost: a load, amortized.
     [[nodiscard]] block& make(std::byte* at, std::size_t size);
-    /// After it, two can be made. Throws: std::bad_alloc; unchanged then.
+    /// Guarantees two calls of make. Strong guarantee. Throws: std::bad_alloc.
     void reserve_two();
     void drop(block& b) noexcept;
 
-    /// The record of that number.
     [[nodiscard]] block& operator[](std::uint32_t number) const noexcept;
 
-    /// After it, one note can be made. Throws: std::bad_alloc; unchanged then.
+    /// Guarantees one call of make_note. Strong guarantee. Throws: std::bad_alloc.
     void reserve_note();
-    /// After reserve_note. What it says is of who had it last.
+    /// Requires reserve_note. The note holds the values of the previous block.
     [[nodiscard]] block_note& make_note() noexcept;
     void drop_note(block_note& note) noexcept;
 
@@ -139,7 +136,8 @@ CUOTA_INLINE void block::stand_at(void const* p, state now) noexcept {
 }
 
 CUOTA_INLINE bool block::claim(void const* p) noexcept {
-    if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) return false;  // would read as another state
+    // the low bits would be read as another state
+    if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) return false;
     std::uintptr_t expected = word_for(p, state::live);
     return word.load(std::memory_order_relaxed) == expected &&
            word.compare_exchange_strong(expected, word_for(p, state::held), std::memory_order_acq_rel);
@@ -207,7 +205,8 @@ CUOTA_INLINE void block_store::grow() {
 CUOTA_INLINE void block_store::grow_notes() {
     std::size_t const in_all = (note_chunks_.size() + 1) * at_once;
     if (unused_notes_.capacity() < in_all)
-        unused_notes_.reserve(2 * in_all);  // none that comes back needs memory
+        // so that drop_note never allocates
+        unused_notes_.reserve(2 * in_all);
     note_chunks_.push_back(sole_array<block_note>::make(at_once));
     for (std::size_t i = at_once; i-- != 0;) unused_notes_.push_back(&note_chunks_.back()[i]);
 }

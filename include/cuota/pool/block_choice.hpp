@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Which free block a request gets: between a tight fit, which keeps memory together, and few waits between streams; and
-/// what stays beside what stays.
+/// Fit policy: tight fits against waits between streams; persistent blocks stay together.
 #pragma once
 
 #include <cstddef>
@@ -14,45 +13,42 @@
 
 namespace cuota::inline v0::detail {
 
-/// What a block must have room for. Bytes.
+/// Requirements on a block. Bytes.
 struct place_needed {
     std::size_t size;
     std::size_t alignment = block::granule;  ///< a power of two
 
     [[nodiscard]] bool fits(block const& b) const noexcept;
-    /// As much as there is room in wherever it begins.
+    /// Returns a request that fits at any start address.
     [[nodiscard]] place_needed anywhere() const noexcept;
 };
 
-/// How much larger than the tightest fit a block may be for the sake of fewer waits.
+/// How much larger than the tightest fit a block may be to save waits.
 enum class fit_slack { same_size_if_small, quarter };
 
-/// What a pool can afford that will have so much allocated of what it has reserved. Bytes.
+/// Returns the slack of a pool with `allocated` of `reserved` bytes in use.
 ///
-/// What is cut out of larger blocks is missed when memory is short: in bench/fragmentation.cpp a quarter costs no refusal
-/// at 60 % live, and would cost some at 70 %. A pool that is nearly full takes the tightest at the lowest address, whatever
-/// waits that takes, as if there were one stream only. Of small blocks many are of one size, and which of those is
-/// taken matters little.
+/// Splitting larger blocks costs space when memory is short: in bench/fragmentation.cpp a quarter causes no refusal at 60 % live, and some
+/// at 70 %. A nearly full pool takes the tightest fit at the lowest address regardless of waits. Small blocks often share one size, and the
+/// choice among those matters little.
 [[nodiscard]] constexpr fit_slack slack_for(std::size_t allocated, std::size_t reserved) noexcept {
     return allocated < 5 * (reserved / 8 + 1) ? fit_slack::quarter : fit_slack::same_size_if_small;
 }
 
-/// Of the free blocks that fit about as well as the tightest, the one that takes the fewest waits on the stream of that
-/// index; the tightest of those. Null when none fits. Throws: cuda_error.
-/// Cost: up to 16 blocks are looked at, one where nothing has to be waited for.
+/// Returns, among the free blocks that fit about as well as the tightest, the one with the fewest waits on that stream; among equals the
+/// tightest. If it is not available, returns choose_available_block(); null if none fits. Throws: cuda_error.
+/// Cost: visits up to 16 blocks, or one if it needs no wait.
 [[nodiscard]] block* choose_block(block_index const& blocks, stream_order& order, place_needed const& needed,
                                   std::uint32_t stream, fit_slack slack);
 
-/// True when all that the block waits for on the stream of that index can be waited for: stream_order::can_be_waited_for.
+/// Returns whether `stream` can wait for the block's pending work: stream_order::can_be_waited_for.
 [[nodiscard]] bool is_available(block const& b, stream_order const& order, std::uint32_t stream);
-/// The tightest free block that is_available; null when none of those looked at is. Throws: cuda_error. Cost: up to 16 blocks are
-/// looked at.
+/// Returns the tightest available block among the first 16 that fit, or null. Throws: cuda_error.
 [[nodiscard]] block* choose_available_block(block_index const& blocks, stream_order const& order,
                                             place_needed const& needed, std::uint32_t stream);
 
-/// Where what stays is to be: a hole between others that stay; else behind such a one, or at the begin of a segment or
-/// run of pages, in the largest free block there, or the largest of all. Null when none fits.
-/// Cost: up to 32 blocks are looked at.
+/// Returns a block for a persistent allocation: a hole between persistent blocks; otherwise the largest free block that follows one, or a
+/// hole, or the beginning of a segment; otherwise the largest. Null if none fits. Cost: visits up to 32 blocks.
 [[nodiscard]] block* choose_block_to_keep(block_index const& blocks, place_needed const& needed) noexcept;
 
 }  // namespace cuota::inline v0::detail
@@ -81,7 +77,7 @@ CUOTA_INLINE block* choose_block(block_index const& blocks, stream_order& order,
     };
     block* const tightest = blocks.first_fit(needed.size);
     if (!tightest || (needed.fits(*tightest) && waits_for_nothing(*tightest))) return tightest;
-    // 0: nothing to wait for; 1: that took a look at an event; else how many waits it would take, and one more.
+    // 0: no wait; 1: no wait after querying an event; otherwise 1 + number of waits.
     auto const rank_of = [&](block const& b) {
         bool looked = false;
         int waits = 0;

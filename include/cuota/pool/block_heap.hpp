@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The blocks of a pool and the order in which streams may have them: what is chosen, taken, given back and counted.
+/// Blocks of a pool with the order of its streams: choice, allocation, deallocation and statistics.
 #pragma once
 
 #include <algorithm>
@@ -22,63 +22,61 @@
 
 namespace cuota::inline v0::detail {
 
-/// A run of bytes as a source gave it, and as it was charged.
+/// A segment as its source returned it and the budget was charged.
 struct segment {
     void* at;
     std::size_t bytes;
     friend bool operator==(segment const&, segment const&) noexcept = default;
 };
 
-/// What is asked of a pool.
 struct block_request {
     std::size_t bytes;  ///< at least 1
     label const& who;
     lifespan meant = lifespan::scratch;
     std::size_t alignment = block::granule;  ///< a power of two
-    bool keeps = false;                      ///< the pool, after its end
+    bool keeps = false;                      ///< the block keeps the pool alive
 };
 
-/// Who is to use memory: a stream, and its index; or the host, which waits for itself.
+/// A stream and its index; or the host, which waits itself.
 struct block_user {
     stream_ref const* stream = nullptr;
     std::uint32_t lane = stream_order::nobody;
 };
 
-/// Where blocks are free, live, held, or about to get memory. Not thread-safe: under the pool's lock.
-/// The size of each is a multiple of the heap's granule: of 256 bytes, or more.
+/// Free, live and held blocks, and holes that are being mapped. Sizes are multiples of the granularity, 256 bytes or more. Not thread-safe:
+/// requires the pool's lock. Throws: cuda_error, std::bad_alloc where not noexcept. On a throw, no block or segment changes, except where
+/// noted.
 class block_heap {
 public:
     explicit block_heap(std::size_t granule = block::granule) noexcept : granule_{granule} {}
 
-    /// What sizes are multiples of, and the bytes that a request is served with. All three also without the lock.
+    /// size_of returns the block size for a request. These three functions may be called without the lock.
     [[nodiscard]] std::size_t granule() const noexcept { return granule_; }
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return round_up(bytes, granule_); }
-    /// As size_of, for bytes that are far from all a std::size_t holds.
+    /// size_of for sizes that cannot overflow when they are rounded.
     [[nodiscard]] std::size_t size_of_small(std::size_t bytes) const noexcept;
 
     // --- blocks ---
 
-    /// The free block that serves a request best; null when none fits. Throws: cuda_error.
+    /// Returns the best free block for a request, or null if none fits.
     [[nodiscard]] block* find(block_request const& r, std::uint32_t lane);
-    /// Makes what was found the user's, who waits for what has to be over. Throws: cuda_error, std::bad_alloc; nothing is
-    /// taken then.
+    /// Allocates from a found block and makes the user wait for its pending work.
     [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user);
-    /// A live or held block is of that lane's stream, and of no other any more: it keeps it until it is given back.
+    /// Binds a live or held block to a stream, which stays registered until the block is freed.
     void keep_stream(block& b, std::uint32_t lane) noexcept;
-    /// Makes a live or held block free, to be used again after `waits`.
+    /// Frees a live or held block for reuse after `waits`.
     void give(block& b, wait_set waits) noexcept;
-    /// True when to serve such a request would be a peak.
+    /// Returns whether the request would raise a peak.
     [[nodiscard]] bool would_peak(std::size_t bytes) const noexcept;
-    /// Counts as many bytes as requested, up to `most`, as is no peak; returns how many.
+    /// Counts up to `most` bytes as requested without raising a peak: the credit of a thread cache. Returns the bytes.
     [[nodiscard]] std::size_t lend(std::size_t most) noexcept;
-    /// Of what was lent, or was requested of a block that was given back when it had nothing requested any more.
+    /// Takes back unused credit, including the requested bytes of cached blocks.
     void take_back(std::size_t bytes) noexcept { requested_ -= bytes; }
 
     // --- segments ---
 
-    /// Enters a segment. Throws: std::bad_alloc; unchanged then.
     void add(segment const& fresh) { (void)enter(fresh); }
-    /// Enters a segment, and takes of it. Throws: std::bad_alloc, and the segment is not entered.
+    /// Adds a segment and allocates from it.
     [[nodiscard]] block& take_of_new(segment const& fresh, block_request const& r);
     template <class Visit>
     void for_each_segment(Visit visit) const {
@@ -87,59 +85,57 @@ public:
 
     // --- pages ---
 
-    /// Holds the window that serves a request best, of at most `most` bytes to be mapped; nothing when there is none.
-    /// Throws: std::bad_alloc; unchanged then.
+    /// Holds the best window for a request, with at most `most` bytes to map; returns nothing if none exists.
     [[nodiscard]] std::optional<grow_window> hold(std::size_t size, growth_aim aim, std::size_t most);
-    /// Takes of a held window that is mapped by now. Throws: cuda_error, std::bad_alloc; the window is held then.
+    /// Allocates from a held window that was mapped. On a throw, it stays held.
     [[nodiscard]] block& take_of_grown(grow_window const& window, block_request const& r,
                                        block_user const& user);
-    /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
+    /// Frees a held window that was mapped. On a throw, it stays held.
     void add_grown(grow_window const& window) { (void)join(window, waits_of(window)); }
-    /// A held window, of which nothing is mapped, is as it was. What is mapped nevertheless counts as reserved, and serves
-    /// nobody. Returns the bytes.
+    /// Restores a held window after unmapping. Bytes that could not be unmapped count as reserved and stay unusable; returns them.
     std::size_t give_up(grow_window const& window) noexcept;
 
-    // --- what leaves ---
+    // --- release of idle memory ---
 
-    /// Holds what serves best to give back `surplus` bytes, none that are kept; nothing when there is none. It counts as
-    /// reserved until it is `gone`. Appends to `busy` what is to be waited for. Throws: cuda_error, std::bad_alloc;
-    /// unchanged then.
+    /// Holds the idle memory that best covers `surplus` bytes, outside of `kept`; returns nothing if none exists. It counts as reserved
+    /// until gone(). Appends its pending work to `busy`.
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
                                                       dynamic_array<shared<stream_mark>>& busy);
-    /// What was taken out was given back; or it could not be, and is free as before.
+    /// Ends a take_out: the memory was released (is_gone) or is free again.
     void gone(idle_memory const& out, bool is_gone) noexcept;
 
-    /// Waits on the host for what may still use what is free; what cannot be waited for is reported.
+    /// Waits on the host for the pending work of free blocks; reports failures.
     void wait_for_freed() noexcept;
 
-    // --- what there is ---
+    // --- figures ---
 
-    /// Without what threads took again.
+    /// Leaves `taken_again` at 0.
     [[nodiscard]] pool_stats stats() noexcept;
     [[nodiscard]] std::size_t allocated() const noexcept { return allocated_; }
     [[nodiscard]] std::size_t reserved() const noexcept { return reserved_; }
     [[nodiscard]] std::size_t peak_allocated() const noexcept { return peak_allocated_; }
-    [[nodiscard]] std::size_t freed() const noexcept { return freed_; }      ///< of all blocks so far
-    [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out, and not gone
+    [[nodiscard]] std::size_t freed() const noexcept { return freed_; }      ///< total of all frees
+    [[nodiscard]] std::size_t leaving() const noexcept { return leaving_; }  ///< taken out, not yet gone
     [[nodiscard]] std::size_t staying() const noexcept { return reserved_ - leaving_; }
 
     [[nodiscard]] block_index& blocks() noexcept { return blocks_; }
     [[nodiscard]] block_index const& blocks() const noexcept { return blocks_; }
     [[nodiscard]] stream_order& order() noexcept { return order_; }
-    [[nodiscard]] step_clock& steps() noexcept { return steps_; }              ///< also without the lock
-    [[nodiscard]] step_clock const& steps() const noexcept { return steps_; }  ///< also without the lock
+    [[nodiscard]] step_clock& steps() noexcept { return steps_; }
+    /// May be called without the lock.
+    [[nodiscard]] step_clock const& steps() const noexcept { return steps_; }
 
 private:
     void let_stream_go(block& b) noexcept;
     [[nodiscard]] block* choose(place_needed const& needed, lifespan meant, std::uint32_t lane);
     void order_before_use(wait_set const& waits, block_user const& user);
-    // What a step takes comes from the other end than what stays, so that it leaves one hole behind.
+    // Cuts for a step from the opposite end to persistent blocks, so that it leaves one hole.
     [[nodiscard]] block& cut(block& b, block_request const& r);
 
     [[nodiscard]] block& enter(segment const& s);
-    // The source may have given the address away again, and another thread have entered that by now.
+    // Compares the size as well, since a new segment may already have been added at the same address.
     void forget(block& whole) noexcept;
-    // What a window waits for, and with it what others have given back beside it since: that will be one block with it.
+    // Includes the waits of adjacent free blocks, with which the window will be merged.
     [[nodiscard]] static wait_set waits_of(grow_window const& window);
     [[nodiscard]] block& join(grow_window const& window, wait_set waits) noexcept;
     void count_reserved(std::size_t bytes) noexcept;
@@ -156,7 +152,7 @@ private:
     std::size_t peak_active_ = 0;
     std::size_t reserved_ = 0;
     std::size_t peak_reserved_ = 0;
-    std::size_t leaving_ = 0;  // of what is reserved
+    std::size_t leaving_ = 0;  // part of reserved_
     std::size_t freed_ = 0;
 };
 
@@ -266,7 +262,8 @@ CUOTA_INLINE void block_heap::wait_for_freed() noexcept {
         b.waits.for_each([&](wait_point point) {
             auto const wait = [&] { order_.wait_on_host(point); };
             if (!report_failure_of(wait))
-                (void)report_failure_of(wait);  // the memory is freed next, whoever uses it
+                // the memory is released next, even if in use
+                (void)report_failure_of(wait);
         });
     });
 }

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The blocks of a pool: which bytes are free, which are live, who their neighbours are. Host bookkeeping only:
-/// it never touches the memory it speaks of, and makes no CUDA call.
+/// Free and live blocks of a pool and their neighbours. Host bookkeeping: no access to the memory, no CUDA call.
 #pragma once
 
 #include <cstddef>
@@ -20,25 +19,26 @@
 
 namespace cuota::inline v0::detail {
 
-/// All blocks of all segments, over all streams. Not thread-safe: under the pool's lock.
-/// Cost: find, take, release and merge are a few loads for blocks under 4 MiB, O(log n) in the free blocks of like
-/// size above; to fail is as cheap as to find.
+/// All blocks of all segments and streams. Not thread-safe: requires the pool's lock.
+/// Throws:  std::bad_alloc where not noexcept; on a throw, nothing changes.
+/// Cost:    find, take, release and merge are a few loads below 4 MiB, and O(log n) in the free blocks of similar size above; a failed
+///          search costs the same.
 class block_index {
 public:
-    /// Enters a segment as one free block. Throws: std::bad_alloc; unchanged then.
+    /// Adds a segment as one free block.
     block& add_segment(void* at, std::size_t size);
 
-    /// Forgets a free or held block that is a whole segment.
+    /// Removes a free or held whole segment.
     void remove_segment(block& whole) noexcept;
-    /// Takes out a free block that is a whole segment: it is held, with its waits.
+    /// Changes a free whole segment to held, with its waits.
     void hold_segment(block& whole) noexcept;
-    /// A held segment, or held pages, are free again, with their waits.
+    /// Frees a held segment or held pages, with their waits.
     void put_back(block& held) noexcept { free_again(held, std::move(held.waits)); }
 
-    // --- a range of addresses that memory comes to, and goes from, by pages ---
+    // --- address range, mapped and unmapped by pages ---
 
-    /// Enters the range of the pool, as one hole. Its last page never gets memory: so there is a hole behind every block in
-    /// it, and who runs over the end of the last one faults. Throws: std::bad_alloc; unchanged then.
+    /// Adds the pool's address range as one hole. Its last page is never mapped, so a hole follows every block, and an access beyond the
+    /// last block faults.
     void add_range(std::byte* at, std::size_t size, std::size_t page);
     [[nodiscard]] std::size_t page() const noexcept { return page_; }
 
@@ -46,7 +46,7 @@ public:
     void for_each_hole(Visit visit) const {
         for (block* hole = holes_; hole; hole = hole->right) visit(*hole);
     }
-    /// The runs of pages that memory is behind: visit(at, bytes), in the order of addresses.
+    /// Calls visit(at, bytes) for each run of mapped pages by address.
     template <class Visit>
     void for_each_mapped(Visit visit) const {
         for (block* b = first_; b; b = b->after) {
@@ -56,12 +56,12 @@ public:
             visit(from, static_cast<std::size_t>(b->end() - from));
         }
     }
-    /// All in the range, by address: blocks and holes.
+    /// Visits blocks and holes by address.
     template <class Visit>
     void for_each_in_range(Visit visit) const {
         for (block* b = first_; b; b = b->after) visit(*b);
     }
-    /// Calls visit(block, is_paged) with the first block of the range and of each segment, except segments whose first block is held.
+    /// Calls visit(block, is_paged) with the first block of the range and of each segment, unless a segment's is held.
     template <class Visit>
     void for_each_row(Visit visit) const {
         if (first_) visit(*first_, true);
@@ -71,28 +71,24 @@ public:
         for_each_live(visit_segment);
         for_each_free(visit_segment);
     }
-    /// How many those are. Cost: O(holes).
+    /// Cost: O(holes).
     [[nodiscard]] std::size_t mapped_runs() const noexcept;
 
-    /// The whole mappings between two addresses; in a hole, and between mappings of a page each, the whole pages. Bytes.
+    /// Bytes of whole mappings in [from, to); whole pages in holes and for mappings of one page.
     [[nodiscard]] std::size_t mapped_whole(std::byte const* from, std::byte const* to) const noexcept;
-    /// Of all free blocks in the range, whole pages: no less than their whole mappings. Bytes.
+    /// Bytes of whole pages in the range's free blocks; at least those of whole mappings.
     [[nodiscard]] std::size_t free_pages() const noexcept { return free_pages_; }
-    /// Where mappings begin and end.
     [[nodiscard]] mapping_table const& mappings() const noexcept { return mappings_; }
 
-    /// Takes whole mappings out of a free block, for a caller that knows that nothing uses them, or waits: they are held,
-    /// with the waits of the block, and what is left of it before and behind stays free.
-    /// Throws: std::bad_alloc; unchanged then.
+    /// Cuts whole mappings out of a free block and holds them with its waits; the rest stays free. The caller waits before unmapping.
     block& hold_pages(block& b, std::byte* at, std::size_t bytes);
-    /// Held pages have no memory any more: they become a hole.
+    /// Turns held pages into a hole, after they were unmapped.
     void let_go(block& pages) noexcept;
 
-    /// Holds all that lies in [at, end): free blocks as wholes, and of holes just that part, which is `growing`: who holds
-    /// it says in `requested` how much of it, from its start, has memory. `first` is the block or hole in which `at` lies.
-    /// Returns the first one held. Throws: std::bad_alloc; unchanged then.
+    /// Holds [at, end): whole free blocks, and the covered part of holes, which becomes `growing`; the caller stores in `requested` how
+    /// many bytes from its start are mapped. `first` contains `at`. Returns the first held block.
     block& hold_window(block& first, std::byte* at, std::byte* end);
-    /// The parts of a held window up to `end`. Not under the lock: they are his who holds them.
+    /// Visits the parts of a held window up to `end`. Needs no lock, as the caller owns them.
     template <class Visit>
     static void for_each_part(block& first, std::byte const* end, Visit visit) {
         for (block* b = &first; b;) {
@@ -101,17 +97,16 @@ public:
             b = next;
         }
     }
-    /// A held window, of which each growing part was mapped by mappings of these sizes, is one free block, to be used after
-    /// `waits`, merged with what it touches.
+    /// Turns a held window into a free block with `waits`, merged with its neighbours; its growing parts were mapped in mappings of these
+    /// sizes.
     block& join_window(block& first, std::byte const* end, mapping_sizes sizes, wait_set waits) noexcept;
-    /// A held window is what it was, but that what has memory of its growing parts stays held, for good. Returns the bytes.
+    /// Restores a held window. Mapped bytes of growing parts stay held forever; returns them.
     std::size_t undo_window(block& first, std::byte const* end) noexcept;
 
     // --- all free blocks ---
 
-    /// The first that for_each_fit visits; null when there is none.
     [[nodiscard]] block* first_fit(std::size_t size) const noexcept { return free_.first_fit(size); }
-    /// The free blocks of at least `size` bytes, the smallest first, until visit(block) says false.
+    /// Visits the free blocks of at least `size` bytes, smallest first, until visit(block) returns false.
     template <class Visit>
     void for_each_fit(std::size_t size, Visit visit) const {
         free_.for_each_fit(size, visit);
@@ -132,24 +127,21 @@ public:
         live_.for_each(visit);
     }
 
-    /// Which side of a free block a request gets.
+    /// The end of a free block that a request gets.
     enum class side { low, high };
 
-    /// Bytes from there to the next address of that alignment, a power of two.
+    /// Bytes from `at` to the next address of that alignment, a power of two.
     [[nodiscard]] static std::size_t skipped_for(std::size_t alignment, std::byte const* at) noexcept;
 
-    /// Makes `size` bytes near one end of a free block live, at an address of that alignment, which there is; the rest stays
-    /// free, and waits for what the whole did. Throws: std::bad_alloc; unchanged then.
+    /// Makes `size` bytes at one end of a free block live, at an aligned address, which must exist. The rest stays free with the waits.
     block& take(block& b, std::size_t size, std::size_t requested, label const& who, birth born = {},
                 side from = side::low, std::size_t alignment = block::granule);
 
-    /// The live block that starts at p, or null.
     [[nodiscard]] block* find_live(void const* p) const noexcept { return live_.find(p); }
 
-    /// Makes a block free that is live or held, to be used again after `waits`, and merges it with its free neighbours:
-    /// the merged block waits for what each of its parts did.
+    /// Frees a live or held block for reuse after `waits`, and merges it with its free neighbours and their waits.
     block& release(block& b, wait_set waits) noexcept;
-    /// After it, `take` has no need of memory. Throws: std::bad_alloc.
+    /// Guarantees that the next `take` does not throw.
     void prepare_take();
 
     [[nodiscard]] std::size_t largest_free() const noexcept { return free_.largest(); }
@@ -157,20 +149,19 @@ public:
     [[nodiscard]] std::size_t live_blocks() const noexcept { return live_.count(); }
 
 private:
-    // Takes `size` bytes at `at` out of a free block, with its waits; what is left before and behind stays free, and waits
-    // as well. They are in no bin. Throws: std::bad_alloc; unchanged then.
+    // Cuts `size` bytes at `at` out of a free block. The part is in no bin; the rest stays free. Both have the block's waits.
     block& cut_out(block& b, std::byte* at, std::size_t size);
-    // For `take`: blocks in no bin, without waits, for whoever takes one has waited. Throws: std::bad_alloc; unchanged then.
+    // The cases of `take`. The part is in no bin and has no waits, as the user has waited.
     block& cut_aligned(block& b, std::size_t size, side from, std::size_t alignment);
-    // The part gets a record of its own: what is left of a large block is mostly where it was in the bins, and waits on.
+    // The part gets a new record, as the rest of a large block usually keeps its position in the bins.
     block& cut_off(block& b, std::size_t size, side from);
     block& cut_all(block& b) noexcept;
     void reserve_live();
-    // After reserve_live: a block that is in no bin becomes live.
+    // Makes a block live that is in no bin. Requires reserve_live().
     block& enter(block& b, std::size_t requested, label const& who, birth born) noexcept;
 
-    // False, with both as they were, when the host has no memory to write down the waits of both: two free blocks side
-    // by side are a pity, a lost wait would be a race.
+    // Returns false, without a change, if host memory for the waits is not available: the blocks stay unmerged, as a lost wait would be a
+    // race.
     [[nodiscard]] static bool merge_waits(block& into, block& from) noexcept;
     block& free_again(block& b, wait_set waits) noexcept;
     std::size_t undo_growing(block& b) noexcept;
@@ -185,14 +176,14 @@ private:
     block& become_hole(block& b) noexcept;
     void link_before(block& b, block& lower) noexcept;
     static void link(block& b, block& next) noexcept;
-    // The part from `at` on as a block of its own, in no list. Records must have been reserved.
+    // The part from `at` becomes a block in no list. Requires reserved records.
     block& split(block& b, std::byte* at);
     void swallow_next(block& b) noexcept;
 
     block_store store_;
     free_bins free_;
     live_table live_{store_};
-    block* first_ = nullptr;  // of the range; it stays the first, whatever is merged
+    block* first_ = nullptr;  // of the range; unchanged by merges
     std::byte* range_ = nullptr;
     std::byte* range_end_ = nullptr;
     std::size_t page_ = 0;
@@ -342,7 +333,7 @@ CUOTA_INLINE block& block_index::cut_out(block& b, std::byte* at, std::size_t si
     wait_set before = b.waits.copy();
     wait_set behind = b.waits.copy();
     store_.reserve_two();
-    pull_free(b);  // nothing throws from here on
+    pull_free(b);  // no throw below
     block* part = &b;
     if (b.at() != at) {
         part = &split(b, at);
@@ -370,7 +361,7 @@ CUOTA_INLINE block& block_index::cut_aligned(block& b, std::size_t size, side fr
 CUOTA_INLINE block& block_index::cut_off(block& b, std::size_t size, side from) {
     bool const is_low = from == side::low;
     block& part = store_.make(is_low ? b.at() : b.end() - size, size);
-    free_pages_ -= pages_between(b.at(), b.end());  // nothing throws from here on
+    free_pages_ -= pages_between(b.at(), b.end());  // no throw below
     if (is_low) link_before(b, part);
     else link(b, part);
     free_.resize(b, is_low ? part.end() : b.at(), b.size - size);
@@ -428,7 +419,7 @@ CUOTA_INLINE std::size_t block_index::undo_growing(block& b) noexcept {
     b.become(block::state::held);
     try {
         if (b.requested != b.size) become_hole(split(b, b.at() + b.requested));
-    } catch (std::bad_alloc const&) {}  // then all of it stays held
+    } catch (std::bad_alloc const&) {}  // all of it stays held
     return b.size;
 }
 

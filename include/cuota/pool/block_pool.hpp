@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The blocks of a pool, for any number of threads and streams: who has which, and what must be over before another
-/// may. Knows nothing of where segments come from, or of who pays for them.
+/// The blocks of a pool for any number of threads and streams. Segments are acquired and budgets charged elsewhere.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +30,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// While one exists, its thread returns memory of a pool to its source, which may call the program by a watch of the source's budget. An
-/// allocation in that call does not wait for memory that is being returned, as this thread may be the one that returns it.
+/// A scope in which this thread releases pool memory to its source. The release may call the program through a watch on the source's
+/// budget; an allocation there does not wait for memory that is being released, perhaps by this thread.
 class giving_back {
 public:
     giving_back() noexcept : before_{std::exchange(is_on(), true)} {}
@@ -49,41 +48,39 @@ private:
     bool const before_;
 };
 
-/// Blocks under one lock, but for the small ones that a thread takes again as it gave them back (front.hpp). Whoever
-/// asks what there is, or needs what others hold ready, calls that in first: all figures are exact.
+/// A block_heap under a lock, and thread caches (front.hpp), from which threads reuse small blocks without the lock. The caches are revoked
+/// before figures are read and when their blocks are needed, so all figures are exact. Threads: any. Throws: cuda_error, std::bad_alloc
+/// where not noexcept. On a throw, no block or segment changes, except where noted.
 class block_pool {
 public:
-    /// The sizes of its blocks are multiples of `granule`, a power of two of at least 256 bytes.
+    /// Block sizes are multiples of `granule`, a power of two of at least 256 bytes.
     explicit block_pool(tag name, std::size_t granule = block::granule) : name_{name}, heap_{granule} {}
     block_pool(block_pool const&) = delete;
     block_pool& operator=(block_pool const&) = delete;
 
-    // --- blocks; a null stream stands for the host, which waits for itself ---
+    // --- blocks; a null stream stands for the host, which waits itself ---
 
-    /// What this thread gave back in order of s, and would have again: without the lock. Null when it holds no such block
-    /// ready, and for no bytes. What is taken by value stays in registers.
+    /// Allocates from this thread's cache without the lock; null on a miss and for 0 bytes. Arguments are passed by value so that they stay
+    /// in registers.
     [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, std::size_t alignment, tag name,
                                    place where, lifespan meant, bool keeps) noexcept;
-    /// Keeps ready what this thread gives back in order of s, without the lock; false when it cannot.
+    /// Frees into this thread's cache without the lock; false if the block cannot be cached.
     [[nodiscard, gnu::always_inline]] bool put_ready(stream_ref s, void* p, std::size_t bytes) noexcept {
         thread_record* const me = this_thread_record();
         if (!me || bytes > front::largest || !s.is_owned()) return false;
         return fronts_.of(*me).try_put(*me, p, s.id(), bytes, heap_.size_of_small(bytes));
     }
 
-    /// What is asked for of what is there, in order of s; null when nothing fits. Throws: misuse after close() and out of
-    /// step, cuda_error, std::bad_alloc; nothing is taken then.
+    /// Allocates from free blocks in the order of s; null if none fits. Throws: misuse after close(), and for lifespan::step without an
+    /// open step.
     [[nodiscard]] void* try_take(stream_ref const* s, block_request const& r);
 
-    /// Enters a segment, and takes of it what needs no more alignment than 256.
-    /// Throws: cuda_error, std::bad_alloc, and the segment is not entered.
+    /// Adds a segment and allocates from it with an alignment of at most 256.
     [[nodiscard]] void* take_of_new(segment const& fresh, stream_ref const* s, block_request const& r);
-    /// Enters a segment. Throws: std::bad_alloc; unchanged then.
     void add(segment const& fresh);
 
-    /// Back in order of s. What cannot be right goes to the error sink, and changes nothing. In a pool that is closed a
-    /// segment may have become free for good: while_closed(is_last) is called under the lock, with whether this was the
-    /// last of the blocks that kept it.
+    /// Frees in the order of s; reports invalid calls to the error sink and ignores them. In a closed pool, a segment may have become free:
+    /// calls while_closed(is_last) under the lock, is_last if this was the last block that kept the pool alive.
     template <class WhileClosed>
     void give(stream_ref const* s, void* p, std::size_t bytes, WhileClosed while_closed) noexcept {
         if (!p) return;
@@ -98,78 +95,67 @@ public:
         if (unordered) report_failure_of([&] { std::rethrow_exception(unordered); });
     }
 
-    /// A live block of that many bytes becomes a graph's: no thread keeps it ready when it is given back.
-    /// Throws: misuse when there is no such block.
+    /// Gives a live block to a graph: thread caches will not accept it. Throws: misuse if the block does not exist.
     void keep_for_graph(void* p, std::size_t bytes);
 
-    // --- what leaves ---
+    // --- release of idle memory ---
 
-    /// Takes out what serves best to give back `surplus` bytes, none that are kept, once nothing uses it any more; nothing
-    /// when there is none, or no need. Which: choose_idle. It counts as reserved until it is `gone`.
-    /// Waits without the lock. Throws: cuda_error, std::bad_alloc; unchanged then.
+    /// Takes out the idle memory that best covers `surplus` bytes (choose_idle), outside of `kept`, and waits without the lock for its
+    /// pending work. Returns nothing if none exists or surplus is 0. The memory counts as reserved until gone().
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept = {});
-    /// As take_out, to come down to `keep` bytes.
+    /// Takes out memory to come down to `keep` bytes.
     [[nodiscard]] std::optional<idle_memory> take_out_above(std::size_t keep);
-    /// What was taken out was given back; or it could not be, and is free as before.
+    /// Ends a take_out: the memory was released (is_gone) or is free again.
     void gone(idle_memory const& out, bool is_gone) noexcept;
-    /// Waits until some of the memory that other threads are returning was returned, or kept after all. Returns the bytes returned; 0 at
-    /// once inside giving_back.
+    /// Waits until some of the memory that other threads are releasing was released or kept. Returns the bytes released; 0 at once in a
+    /// giving_back.
     std::size_t wait_for_leaving() noexcept;
-    /// What giving back `wanted` bytes would come to, what is about to be gone among them.
+    /// Returns the bytes that take_out would yield for `wanted`; if too little, plus the memory that is being released.
     [[nodiscard]] std::size_t could_take_out(std::size_t wanted,
                                              kept_addresses const& kept = {}) const noexcept;
 
     // --- growth by pages ---
 
-    /// Enters the range that pages come to. Throws: std::bad_alloc.
     void add_range(std::byte* at, std::size_t bytes, std::size_t page);
 
-    /// Where pages would serve a request best; nothing when there are no addresses for it. As of now.
+    /// Returns the best window to map for a request, or nothing. It is not held and may change.
     [[nodiscard]] std::optional<grow_window> could_grow(std::size_t bytes, growth_aim aim) const;
-    /// Holds such a window, of at most `most` bytes to be mapped, so that nobody else has it; nothing when there is none.
-    /// Throws: std::bad_alloc; unchanged then.
+    /// hold, take_of_grown, add_grown and give_up are those of block_heap.
     [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t most);
-    /// Takes of a held window that is mapped by now what needs no more alignment than 256.
-    /// Throws: as try_take; the window is held then.
     [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s, block_request const& r);
-    /// A held window that is mapped by now is free. Throws: std::bad_alloc; it is held then.
     void add_grown(grow_window const& window);
-    /// A held window, of which nothing is mapped, is as it was. What is mapped nevertheless counts as reserved, and serves
-    /// nobody. Returns the bytes.
     std::size_t give_up(grow_window const& window) noexcept;
-    /// The largest request that fits when pages of `spent` bytes are to be had, what is idle among them.
+    /// Returns the largest request that `spent` bytes of pages, idle ones included, could serve.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
-    // --- the end ---
+    // --- end ---
 
-    /// Nothing can be taken any more. True when something is alive that keeps the pool, and it was not closed before.
+    /// Rejects further allocations. Returns true if this is the first call and live blocks keep the pool alive.
     [[nodiscard]] bool close() noexcept;
-    /// Waits on the host for what may still use what was given back; what cannot be waited for is reported.
+    /// Waits on the host for the pending work of free blocks; reports failures.
     void wait_for_freed() noexcept;
-    /// All segments, whoever uses them. At the end.
+    /// Visits all segments, in use or not. For the destructor.
     template <class Visit>
     void for_each_segment(Visit visit) const {
         heap_.for_each_segment(visit);
     }
-    /// visit(at, bytes) for all that is mapped, whoever uses it. At the end.
+    /// Calls visit(at, bytes) for all mapped runs, in use or not. For the destructor.
     template <class Visit>
     void for_each_mapped(Visit visit) const {
         heap_.blocks().for_each_mapped(visit);
     }
 
-    // --- who is told ---
+    // --- observer ---
 
-    /// From now on `told` is told of everything; threads keep nothing ready meanwhile.
-    /// Throws: misuse when somebody is told already; std::bad_alloc. Unchanged then.
+    /// Notifies `told` of all events from now on, and disables the thread caches. Throws: misuse if an observer exists.
     void observe(shared<pool_observer> told);
-    /// Nobody is told any more; returns who was.
     shared<pool_observer> observe_no_more() noexcept;
 
-    // --- what there is ---
+    // --- figures ---
 
     [[nodiscard]] pool_stats stats() const noexcept;
-    /// see(heap, stats, peaks by tag) of one instant, under the lock; whoever observes has been told of what is over by
-    /// then. The peaks are null when nobody does.
+    /// Calls see(heap, stats, peaks by tag) under the lock, after notifying the observer of completed frees. Without an observer, the peaks
+    /// are null.
     template <class See>
     void at_rest(See see) const {
         auto const lock = lock_all();
@@ -178,29 +164,28 @@ public:
     }
     [[nodiscard]] std::size_t largest_free() const noexcept;
     [[nodiscard]] std::size_t reserved() const noexcept;
-    /// The idle memory if all live blocks of these holdings were released.
+    /// Returns the idle memory if the live blocks of these holdings were freed.
     [[nodiscard]] idle_pieces idle_if_released(std::span<holding const> released) const;
-    /// The bytes that a request of so many bytes takes of a free piece, without those skipped to align it.
+    /// The block size for a request, without bytes skipped for alignment.
     [[nodiscard]] std::size_t size_of(std::size_t bytes) const noexcept { return heap_.size_of(bytes); }
-    /// By how much the pool would have more than half as much again as was ever live, when a segment of `fresh` bytes comes for a
-    /// request of so many, and `kept` bytes do not count. Bytes.
+    /// The bytes beyond 1.5 times the peak if `fresh` bytes are added for a request of `bytes`: max(0, reserved - leaving + fresh - 1.5 *
+    /// max(peak_allocated, allocated + bytes) - kept).
     [[nodiscard]] std::size_t hoard_with(std::size_t fresh, std::size_t bytes,
                                          std::size_t kept) const noexcept;
-    /// Total bytes of the blocks freed so far. Never decreases.
+    /// Total bytes of all frees.
     [[nodiscard]] std::size_t freed() const noexcept;
 
-    /// Appends what is live, one entry for each tag and place, and what is free.
+    /// Appends the live bytes by tag and call site, and the free bytes.
     void holdings(std::vector<holding>& into) const;
 
-    /// Throws: std::bad_alloc.
     [[nodiscard]] std::vector<tag_stats> stats_by_tag() const;
 
-    /// What is alive, in words; empty when nothing is. Throws: std::bad_alloc.
+    /// Describes the live blocks; empty if none.
     [[nodiscard]] std::string survivors() const;
 
-    /// Throws: misuse when a step is open.
+    /// Throws: misuse if a step is open.
     void begin_step(place where);
-    /// Returns what was taken for the step and is still alive, in words. Throws: std::bad_alloc; ended all the same.
+    /// Ends the step, also on a throw; describes its live blocks.
     [[nodiscard]] std::string end_step();
 
     [[nodiscard]] tag name() const noexcept { return name_; }
@@ -209,10 +194,10 @@ public:
 private:
     [[nodiscard]] bool is_out_of_step(lifespan meant) const noexcept;
 
-    // --- all that follows under the lock ---
+    // The members below require the lock.
 
     [[nodiscard]] pool_stats stats_now() const noexcept;
-    // --- in a pool that is closed, or observed: out of the way of all others ---
+    // --- closed or observed pool: out of line ---
 
     [[gnu::noinline]] void throw_if_closed(block_request const& r) const {
         if (closed_) throw_misuse(r.who.where, "{} was asked for memory after its end", {title()});
@@ -236,7 +221,7 @@ private:
         return unordered;
     }
 
-    // What is held ready counts as requested and allocated, and is no part of a peak.
+    // Cached blocks count as requested and allocated, but not in peaks: revokes the caches if the request would raise one.
     void make_peak_known(std::size_t bytes) noexcept;
     [[nodiscard, gnu::always_inline]] void* found(block& b, stream_ref const* s, bool keeps) noexcept {
         b.note->keeps = keeps;
@@ -244,25 +229,24 @@ private:
         return b.at();
     }
 
-    // The live block of that many bytes at p, held now: by no other thread, live or ready.
+    // The live block of that size at p, changed to held. Throws misuse if it does not exist.
     [[nodiscard]] block& claim(void* p, std::size_t bytes);
 
-    // Makes a held block free in order of s, or keeps it ready. Returns what went wrong when s cannot be entered: then
-    // there is nothing to remember it by, and it has been waited for.
+    // Frees a held block in the order of s, or caches it. If its order cannot be recorded, waits for s and returns the error.
     [[nodiscard]] std::exception_ptr put_in_order(block& b, stream_ref s) noexcept;
 
-    // --- what threads hold ready ---
+    // --- thread caches ---
 
-    // What is held ready is not merged, and others may have to go around it: it must be little of the whole.
+    // Cached blocks are not merged and may obstruct others, so they must be a small part of the pool.
     [[nodiscard]] bool may_be_ready(block const& b, stream_ref s) const noexcept;
-    // A block of a `stream`, which it keeps; small ones this thread will perhaps give back to its front.
+    // Binds a block to its `stream`, and prepares this thread's cache for small ones.
     void expect_back(block& b, stream_ref s) noexcept;
-    // Keeps a held block for this thread, which gave it back in order of s. False when it cannot.
+    // Caches a held block that this thread freed in the order of s; false if it cannot.
     [[nodiscard]] bool keep_ready(block& b, stream_ref s, std::uint32_t lane) noexcept;
-    // It was given back some time ago in order of its stream: what is enqueued there by now is more than it waits for.
+    // Evicts a cached block. It waits for all work enqueued on its stream up to now, more than necessary.
     void give_ready(block& b) const noexcept;
     void collect() const noexcept;
-    // The lock, with nothing held ready by anybody: every block is free, or somebody's.
+    // The lock with all caches revoked: every block is free or in use.
     class [[nodiscard]] lock_of_all {
     public:
         explicit lock_of_all(block_pool const& of) : lock_{of.guard_} { of.collect(); }
@@ -272,7 +256,7 @@ private:
     };
     lock_of_all lock_all() const { return lock_of_all{*this}; }
     [[nodiscard]] block_user user_of(stream_ref const* s);
-    // What is held ready names lanes, which may become others' when a new stream comes.
+    // Revokes the caches before a new stream is registered, as cached blocks refer to stream indices.
     [[nodiscard]] std::uint32_t lane_of(stream_ref s);
     [[nodiscard, gnu::noinline]] std::uint32_t look_up(stream_ref s) {
         if (auto const known = heap_.order().find(s)) return *known;
@@ -288,7 +272,7 @@ private:
             auto const lock = lock_all();
             std::size_t const bytes = surplus();
             if (bytes == 0 || !(out = heap_.take_out(bytes, kept, busy))) return std::nullopt;
-            // Before it is given back: whoever has the address then may be this pool.
+            // First: after the release, this pool may get the address again.
             if (watch_) watch_->goes(out->at, out->bytes);
         }
         try {
@@ -302,16 +286,16 @@ private:
 
     tag const name_;
 
-    // For all below. What is ready is collected also by who only looks: to him nothing has changed.
+    // Protects the members below. Mutable, since queries revoke the caches.
     mutable object_lock guard_;
     mutable block_heap heap_;
     mutable fronts fronts_;
-    std::size_t gone_ = 0;          // of what was taken out, in all, so far
-    std::condition_variable left_;  // some of it is
+    std::size_t gone_ = 0;          // total bytes released
+    std::condition_variable left_;  // memory was released or kept
     bool closed_ = false;
-    bool is_special_ = false;            // closed or observed: one question where there would be two
-    std::unique_ptr<pool_watch> watch_;  // while somebody observes
-    std::size_t keepers_ = 0;            // once closed: live blocks that keep it
+    bool is_special_ = false;            // closed_ || watch_: a single test
+    std::unique_ptr<pool_watch> watch_;  // set while an observer exists
+    std::size_t keepers_ = 0;            // after close(): live blocks that keep the pool alive
 };
 
 }  // namespace cuota::inline v0::detail
@@ -333,7 +317,8 @@ CUOTA_INLINE void* block_pool::take_ready(stream_ref s, std::size_t bytes, std::
         b.requested = bytes;
         block_note& note = *b.note;
         note.name = name;
-        note.where.file = where.file;  // one by one: as a whole they are read before they are all written
+        // one by one: copied as a whole, they are read before all parts are written
+        note.where.file = where.file;
         note.where.line = where.line;
         note.born = {heap_.steps().now(), meant};
         note.keeps = keeps;
@@ -351,7 +336,7 @@ CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const
     bool const is_special = is_special_;
     if (is_special) throw_if_closed(r);
     make_peak_known(r.bytes);
-    block_user const user = user_of(s);  // first: for a stream that is new, what is held ready is merged
+    block_user const user = user_of(s);  // first: registering a new stream merges cached blocks
     block* b = heap_.find(r, user.lane);
     if (!b) {
         collect();
@@ -440,7 +425,7 @@ CUOTA_INLINE void* block_pool::take_of_grown(grow_window const& window, stream_r
                                              block_request const& r) {
     region_lock const lock{guard_};
     make_peak_known(r.bytes);
-    block_user const user = user_of(s);  // first: what is held ready may become free beside the window
+    block_user const user = user_of(s);  // first: cached blocks may become free next to the window
     if (!watch_) return found(heap_.take_of_grown(window, r, user), s, r.keeps);
     pool_watch::growth const grown{window};
     block& taken = heap_.take_of_grown(window, r, user);
@@ -580,7 +565,8 @@ CUOTA_INLINE bool block_pool::is_out_of_step(lifespan meant) const noexcept {
 
 CUOTA_INLINE pool_stats block_pool::stats_now() const noexcept {
     if (watch_) watch_->settle(heap_.order());
-    pool_stats now = heap_.stats();  // last: whoever looks at blocks now goes by its look at the streams
+    // last: later readers of the blocks use the stream states that it queried
+    pool_stats now = heap_.stats();
     now.taken_again = fronts_.taken();
     return now;
 }
@@ -625,7 +611,7 @@ CUOTA_INLINE void block_pool::expect_back(block& b, stream_ref s) noexcept {
     heap_.keep_stream(b, *lane);
     if (!may_be_ready(b, s)) return;
     thread_record* const me = this_thread();
-    if (!me) return;  // as in a capture: what is taken there is a graph's, and never ready for anybody
+    if (!me) return;  // as in a capture, whose blocks belong to the graph
     b.note->stream = s.id();
     if (!fronts_.of(*me).is_of(*me)) return;
     front& mine = fronts_.of(*me);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A scope inside a pool: what is allocated in it is given back together at its end.
+/// A bump allocator in a pool that frees its allocations together.
 #pragma once
 
 #include <cstddef>
@@ -21,29 +21,31 @@ class frame_state;
 extern template class shared<detail::frame_state>;
 #endif
 
-/// A frame as a resource: an eight-byte handle. What is taken through it has an owner, who gives it back before the
-/// frame ends. Keeps the memory valid, not the frame open.
-/// Order, threads, throws, cost: those of `frame`. Example: tests/pool/frame.cpp
+/// A frame as a resource: an eight-byte handle. Its allocations have owners, which free them before the frame is destroyed. The handle
+/// keeps the memory valid, but does not extend the frame's scope.
+/// Order, threads, throws, cost: as `frame`. Example: tests/pool/frame.cpp
 class frame_resource {
 public:
-    /// The same frame; its move is a copy, so a handle that was moved from is still valid.
+    /// Refers to the same frame. A move copies, so a moved-from handle stays valid.
     frame_resource(frame_resource const&) noexcept = default;
-    frame_resource& operator=(frame_resource const&) noexcept = default;  ///< the same frame as other
+    /// Refers to the same frame as other.
+    frame_resource& operator=(frame_resource const&) noexcept = default;
     ~frame_resource() = default;
-    /// Valid in s from here on. Throws: as the pool; misuse after the frame's end, or in a capture of s by this thread.
+    /// Allocates memory that is valid on s from here on. Throws: as the pool; misuse after the frame's destruction, while this thread
+    /// captures s, and for a native handle in a foreign capture.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// In order of s; free for others at the end of the frame.
+    /// Frees in the order of s; available to others after the frame.
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// Valid on every stream at return: the host waits for what may still use the bytes.
+    /// Allocates memory that is valid on every stream at return; the host waits for pending work.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// For when all work on it was seen to end; free for others at the end of the frame.
+    /// Frees memory that no work uses any more; available to others after the frame.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// As the pool: 256 bytes.
+    /// Returns 256 bytes, as the pool.
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return default_alignment; }
-    [[nodiscard]] memory_kind kind() const noexcept;  ///< the pool's source's
-    /// Whether both are one frame.
+    [[nodiscard]] memory_kind kind() const noexcept;  ///< kind of the pool's source
+    /// Compares by frame.
     friend bool operator==(frame_resource const&, frame_resource const&) noexcept = default;
 
 private:
@@ -52,43 +54,42 @@ private:
     shared<detail::frame_state> state_;
 };
 
-/// From `scoped_pool::frame` to the end of the block. Memory is cut from chunks of the pool, one behind the other; at the
-/// end the chunks go back, whatever is in them.
+/// A bump allocator, from `scoped_pool::frame` to destruction. It fills chunks of the pool from low to high addresses; the destructor frees
+/// the chunks.
 ///
-/// What `allocate` gives ends with the frame; it may be given back before. What is taken through `resource()`, as buffers
-/// do, has an owner: if he is still there at the end, that is reported by tag, size and place as misuse, and the chunk
-/// stays until he is gone. Giving back frees nothing for others before the end, only the last of a chunk can be taken
-/// again; but a wrong size, a foreign pointer or a second release goes to the error sink, and changes nothing.
-/// A chunk is as large as what the frame has already while that is less than a 16th of its pool, but never more is asked
-/// of a source or budget than the request. Frames may be open side by side, and inside one another: each has its chunks.
+/// Memory from `allocate` is freed with the frame and may be deallocated earlier. Memory from `resource()`, as buffers use it, has an
+/// owner: if it is still live at destruction, that is reported as misuse by tag, size and call site, and its chunk stays until the owner
+/// frees it. A deallocation makes nothing available to others before the destruction; only the last block of a chunk can be reused. A wrong
+/// size, a foreign pointer or a double free is reported to the error sink and ignored.
+/// A new chunk is as large as all previous ones, up to 1/16 of the pool, if such a block is free; otherwise it has the size of the request,
+/// so the source is never asked for more. Frames may be nested or open side by side: each has its own chunks.
 ///
 /// Units:   bytes; blocks are multiples of 256.
-/// Order:   each stream has chunks of its own. They go back in its order, after the work of all streams that gave some of
-///          it back.
-/// Threads: any; it ends when none uses it any more.
-/// Throws:  as the pool: nothing is taken then; misuse after the end.
-/// Cost:    a lock, and no more than a few loads; the end is one release for each chunk.
+/// Order:   each stream has its own chunks, freed in its order after the work of all streams that freed parts of them.
+/// Threads: any; destroy it after the last use.
+/// Throws:  as the pool (on a throw, nothing is allocated); misuse after destruction and on a captured stream.
+/// Cost:    a lock and a few loads; the destructor makes one deallocation per chunk.
 /// Example:
 ///     auto frame = pool.frame();
 ///     cuota::device_buffer<float> rows{n, stream, frame, "rows"};
 ///     void* const bins = frame.allocate(stream, 4096);      // needs no deallocate
 class frame {
 public:
-    frame(frame const&) = delete;  // a scope is one place; hand on resource() instead
+    frame(frame const&) = delete;  // not copyable: pass resource() instead
     frame& operator=(frame const&) = delete;
     ~frame();
 
-    /// The frame for those who take a resource.
+    /// Returns the frame as a resource.
     [[nodiscard]] frame_resource resource() const noexcept { return frame_resource{state_}; }
-    operator any_resource() const;  ///< the same
+    operator any_resource() const;  ///< same as resource()
 
-    /// For this frame only: nobody has to give it back. Valid in s from here on. Throws: as the class says.
+    /// Allocates memory that is valid on s from here on and freed with the frame. Throws: as the class says.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here());
-    /// Gives back before the end, in order of s: the last of a chunk can be taken again. Null does nothing.
+    /// Frees early, in the order of s; the last block of a chunk can be reused. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes, place where = place::here()) noexcept;
 
-    /// A frame inside this one. Throws: std::bad_alloc.
+    /// Begins a frame inside this one. Throws: std::bad_alloc.
     [[nodiscard]] frame inner(place where = place::here()) const;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A run of bytes that is filled from its low end up, and given back in one go.
+/// Bytes that are filled from low to high addresses and freed as a whole.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// What was allocated in a chunk, in the order of the addresses.
+/// An allocation in a chunk, in address order.
 struct frame_entry {
-    /// ends_with_frame: nobody has to give it back; owned: somebody has; over: given back, and usable in order of the
-    /// chunk; over_elsewhere: given back in order of another stream.
+    /// ends_with_frame: freed with the frame; owned: freed by its owner; over: freed, reusable in the chunk's order; over_elsewhere: freed
+    /// in the order of another stream.
     enum class state : std::uint8_t { ends_with_frame, owned, over, over_elsewhere };
 
     std::byte* at;
@@ -36,27 +36,26 @@ struct frame_entry {
     [[nodiscard]] bool is_live() const noexcept;
     [[nodiscard]] std::string text() const { return survivors::line_of(name, where, bytes); }
 };
-static_assert(std::is_trivially_destructible_v<frame_entry>);  // so that the end costs nothing for each
+static_assert(std::is_trivially_destructible_v<frame_entry>);  // so that destruction is free
 
-/// Bytes that one stream may use, or the host if there is none. Not thread-safe.
+/// Bytes that one stream uses, or the host if `home` is null. Not thread-safe.
 class frame_chunk {
 public:
     using state = frame_entry::state;
 
     frame_chunk(void* at, std::size_t size, stream_ref const* home);
 
-    /// Null when there is no room. Throws: std::bad_alloc; unchanged then.
+    /// Returns null if the chunk is full. Strong guarantee. Throws: std::bad_alloc.
     [[nodiscard]] void* try_take(std::size_t bytes, std::size_t alignment, label const& who, state born);
 
     [[nodiscard]] bool has(void const* p) const noexcept;
-    /// What was allocated at p, given back or not; null when nothing was, or its bytes are free again.
+    /// Returns the entry at p, live or freed; null if none starts there or its bytes were reclaimed.
     [[nodiscard]] frame_entry* find(void const* p) noexcept;
 
-    /// Ends one that is live. in_order: its bytes may be used again as the chunk's are. The last ones that are over
-    /// so are taken back.
+    /// Frees a live entry. in_order: its bytes are reusable in the chunk's order; such entries at the end are reclaimed.
     void give(frame_entry& e, bool in_order) noexcept;
 
-    /// Until when the bytes are in use: the stream whose they are, and others that gave some back.
+    /// The streams that may use the bytes: the chunk's own, and others that freed parts of it.
     [[nodiscard]] dynamic_array<stream_share>& users() noexcept { return users_; }
     [[nodiscard]] dynamic_array<frame_entry> const& entries() const noexcept { return entries_; }
     [[nodiscard]] bool is_owned() const noexcept { return owned_ != 0; }
@@ -64,7 +63,7 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] std::size_t room() const noexcept { return size_ - used_; }
 
-    /// What ends with the frame is over.
+    /// Frees the entries that end with the frame.
     void end() noexcept;
 
 private:
@@ -76,8 +75,7 @@ private:
     dynamic_array<stream_share> users_{};
 };
 
-/// Work enqueued later on `s` comes after all that is enqueued on `other`. When the device does not take a wait, the host
-/// waits, and it is reported.
+/// Orders later work on `s` after the work on `other`. If the device cannot wait, the host waits and the error is reported.
 void order_after(stream_ref s, stream_ref other) noexcept;
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The machinery of frames: chunks of a pool, each filled by one stream, given back together.
+/// The state of a frame.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A null stream stands for the host. Threads: any.
+/// Shared state of a frame and its resources. A null stream stands for the host. Threads: any.
 class frame_state final : public ref_counted {
 public:
     using state = frame_entry::state;
@@ -31,21 +31,21 @@ public:
     frame_state(shared<pool_state> pool, place where) noexcept : pool_{std::move(pool)}, where_{where} {}
     ~frame_state();
 
-    /// Throws: misuse after the end, or what the pool throws; nothing is taken then.
+    /// Throws: misuse after end(); as the pool. On a throw, nothing is allocated.
     [[nodiscard]] void* allocate(stream_ref const* s, std::size_t bytes, std::size_t alignment,
                                  label const& who, state born);
 
-    /// What cannot be right goes to the error sink, and changes nothing.
+    /// Reports invalid calls to the error sink and ignores them.
     void deallocate(stream_ref const* s, void* p, std::size_t bytes, place where) noexcept;
 
-    /// Gives back what nobody owns; the rest is reported, and goes with its owners.
+    /// Frees chunks without owned blocks and reports the owned blocks. Their chunks are freed with the last of them.
     void end() noexcept;
 
     [[nodiscard]] memory_kind kind() const noexcept { return pool_->kind(); }
     [[nodiscard]] shared<pool_state> const& pool() const noexcept { return pool_; }
 
 private:
-    // The chunks of one stream. The one with the most room is filled.
+    // The chunks of one stream; the one at `filled` has the most free bytes.
     struct lane {
         std::uint64_t id;
         dynamic_array<frame_chunk> chunks{};
@@ -63,32 +63,32 @@ private:
     void throw_if_ended(label const& who) const;
     static void refuse_capture_of(stream_ref s, place where);
 
-    // As much as the frame has already while that is little of what the pool has; else what is asked for, and no more.
+    // A chunk as large as all chunks so far, up to 1/16 of the pool, if such a block is free; otherwise of the requested size.
     [[nodiscard]] frame_chunk chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
                                         label const& who);
     [[nodiscard]] frame_chunk wrap(void* p, std::size_t size, stream_ref const* s);
     [[nodiscard]] std::size_t held();
 
-    // Returns the chunk if that was the last of a frame that has ended.
+    // Returns the chunk if the frame has ended and this was its last owned block.
     [[nodiscard]] std::optional<frame_chunk> give(stream_ref const* s, std::uint64_t id, void* p,
                                                   std::size_t bytes, place where);
     [[nodiscard]] frame_entry& checked(frame_entry* e, std::size_t bytes, place where) const;
     [[nodiscard]] std::string title() const;
 
-    // Another stream than the chunk's gives back: its work is waited for when the chunk is given back.
+    // Records a stream other than the chunk's that freed a block of it. Freeing the chunk waits for its work.
     static void note_user(frame_chunk& c, stream_ref s);
-    // But at once when its owner is not known, who may have ended it by then.
+    // Does the same for a native stream, at once, since its owner may destroy it before the chunk is freed.
     void order_unowned(stream_ref s, std::uint64_t id, void const* p);
 
     void give_back(frame_chunk& c) const noexcept;
 
-    // After the end: a chunk that nobody owns anything of.
+    // Called after end(): removes a chunk without owned blocks.
     [[nodiscard]] std::optional<frame_chunk> take_idle() noexcept;
     [[nodiscard]] std::string end_rest();
 
     shared<pool_state> const pool_;
     place const where_;
-    object_lock guard_;  // for all below
+    object_lock guard_;  // protects the members below
     dynamic_array<lane> lanes_;
     std::size_t held_ = 0;
     bool has_ended_ = false;
@@ -103,7 +103,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE frame_state::~frame_state() {
-    // What is still owned has no owner left who could use it or give it back.
+    // Owned blocks have no owner left that could use or free them.
     for (lane& l : lanes_)
         for (frame_chunk& c : l.chunks) give_back(c);
 }
@@ -126,7 +126,8 @@ CUOTA_INLINE void* frame_state::allocate(stream_ref const* s, std::size_t bytes,
     std::uint64_t const id = s ? s->id() : block_note::no_stream;
     if (void* const p = try_take(id, bytes, alignment, who, born)) return p;
     frame_chunk fresh =
-        chunk_for(s, bytes, alignment, who);  // without the lock: the pool may ask others for memory
+        // without the lock: the pool may ask other holders to release memory
+        chunk_for(s, bytes, alignment, who);
     try {
         return take_of(fresh, id, bytes, alignment, who, born);
     } catch (...) {
@@ -140,7 +141,7 @@ CUOTA_INLINE void frame_state::deallocate(stream_ref const* s, void* p, std::siz
     if (!p || is_of_parent()) return;
     std::uint64_t id = block_note::no_stream;
     if (s && !report_failure_of([&] { id = s->id(); })) {
-        (void)rt::drain(*s);  // nothing to remember its order by
+        (void)rt::drain(*s);  // its order cannot be recorded
         s = nullptr;
     }
     if (s && !s->is_owned()) report_failure_of([&] { order_unowned(*s, id, p); });
@@ -167,7 +168,7 @@ CUOTA_INLINE void* frame_state::lane::try_take(std::size_t bytes, std::size_t al
     return chunks[filled].try_take(bytes, alignment, who, born);
 }
 
-CUOTA_INLINE void frame_state::lane::add(frame_chunk&& fresh) noexcept {  // after a reserve
+CUOTA_INLINE void frame_state::lane::add(frame_chunk&& fresh) noexcept {  // capacity was reserved
     chunks.push_back(std::move(fresh));
     if (chunks.back().room() > chunks[filled].room()) filled = chunks.size() - 1;
 }
@@ -176,7 +177,7 @@ CUOTA_INLINE frame_chunk frame_state::lane::remove(std::size_t i) noexcept {
     frame_chunk gone = std::move(chunks[i]);
     if (i + 1 != chunks.size()) chunks[i] = std::move(chunks.back());
     chunks.pop_back();
-    filled = 0;  // nothing is taken any more
+    filled = 0;  // allocations have ended
     return gone;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The free blocks of a pool by size, to be found by the size that is wanted. Intrusive: it takes nothing from the heap.
+/// The free blocks of a pool by size. Intrusive.
 #pragma once
 
 #include <array>
@@ -17,32 +17,29 @@
 
 namespace cuota::inline v0::detail {
 
-/// Blocks in bins of like sizes, with a bit for each bin that has one. Their sizes are multiples of block::granule.
-/// Not thread-safe.
+/// Bins of blocks of similar size, with a bitmap of the nonempty ones. Sizes are multiples of block::granule. Not thread-safe.
 ///
-/// Up to 4 MiB a bin is of one size, and a list: the one that came last is the first to go, its record and perhaps
-/// its bytes still in some cache. Above, a bin is a 32nd of an octave wide and a treap (Aragon and Seidel, 1989)
-/// ordered by size, then address: the tightest fit at the lowest address goes first, which keeps what is free together.
-/// Cost: finding a bin is a few loads whatever there is; in a bin of large ones O(log n) of that bin, expected. 142 KiB.
+/// Up to 4 MiB, a bin is a LIFO list of one size: the latest record, and perhaps its memory, is still cached. Above, a bin is 1/32 of an
+/// octave and a treap (Aragon and Seidel, 1989) by size, then address: the tightest fit at the lowest address limits fragmentation.
+/// Cost: a few loads to find a bin; expected O(log n) in a bin of large blocks. 142 KiB.
 class free_bins {
     static constexpr std::size_t list_bits = 14;
-    static constexpr std::size_t lists = std::size_t{1}
-                                         << list_bits;  // bins of one size, of that many granules
+    // one per number of granules
+    static constexpr std::size_t lists = std::size_t{1} << list_bits;
 
 public:
-    /// Up to it, all blocks of a bin are of one size. Bytes.
+    /// The largest size in bytes whose bin holds a single size.
     static constexpr std::size_t largest_of_one_size = (lists - 1) * block::granule;
 
     void insert(block& b) noexcept;
 
     void erase(block& b) noexcept;
 
-    /// A free block that is in has other bytes from here on. Where it stays in its bin, alone, nothing else is touched.
+    /// Changes a contained block. Touches nothing else if it is alone in its bin and stays there.
     void resize(block& b, std::byte* at, std::size_t size) noexcept;
 
-    /// The first that for_each_fit visits; null when there is none.
     [[nodiscard]] block* first_fit(std::size_t size) const noexcept;
-    /// Those of at least `size` bytes, the smallest first, until visit(block) says false.
+    /// Visits the blocks of at least `size` bytes, smallest first, until visit(block) returns false.
     template <class Visit>
     void for_each_fit(std::size_t size, Visit visit) const {
         std::size_t bin = bin_of(size);
@@ -62,12 +59,11 @@ public:
 private:
     static constexpr std::size_t octave_bits = 5;
     static constexpr std::size_t per_octave = std::size_t{1} << octave_bits;
-    static constexpr std::size_t octaves = 44;  // 4 MiB << 44: more than can be asked for
+    static constexpr std::size_t octaves = 44;  // 4 MiB << 44 exceeds every request
     static constexpr std::size_t words = lists / 64 + octaves * per_octave / 64;
     static constexpr std::size_t bins = words * 64;
-    static constexpr std::size_t summaries = words / 64 + 1;  // one bit more than words, at least
+    static constexpr std::size_t summaries = words / 64 + 1;  // covers at least words + 1 bits
 
-    // 0 bytes up: the bin in which a block of that size is.
     [[nodiscard]] static std::size_t bin_of(std::size_t size) noexcept;
     [[nodiscard]] static std::size_t bin_of(block const& b) noexcept;
     [[nodiscard]] static std::size_t bin_of_granules(std::size_t granules) noexcept;
@@ -75,13 +71,13 @@ private:
 
     void mark(std::size_t bin) noexcept;
     void unmark(std::size_t bin) noexcept;
-    // The first bin from `bin` on, and the last one before `bin`, that has a block; `bins` when there is none.
+    // The first nonempty bin at or after `bin`, and the last one before it; `bins` if none.
     [[nodiscard]] std::size_t next_marked(std::size_t bin) const noexcept;
     [[nodiscard]] std::size_t last_marked(std::size_t bin) const noexcept;
     [[nodiscard]] static constexpr std::uint64_t bit(std::size_t i) noexcept {
         return std::uint64_t{1} << i % 64;
     }
-    // The bits of a word from that of i on.
+    // The bits from i on.
     [[nodiscard]] static constexpr std::uint64_t from(std::size_t i) noexcept {
         return ~std::uint64_t{0} << i % 64;
     }
@@ -103,18 +99,18 @@ private:
         return true;
     }
 
-    // --- lists: left is the one before, right the one after ---
+    // --- lists: left is the previous block, right the next ---
 
     static void push(block*& head, block& b) noexcept;
     static void unlink(block*& head, block& b) noexcept;
 
-    // --- treaps: what is left is smaller, or as large and lower; what is above has the higher priority ---
+    // --- treaps: ordered by (size, address) from left to right; parents have higher priorities ---
 
     [[nodiscard]] static bool is_less(block const& a, block const& b) noexcept;
     [[nodiscard]] static std::uint64_t priority(block const& b) noexcept;
     static void sink(block*& root, block& b) noexcept;
     static void pull(block*& root, block const& b) noexcept;
-    // The smallest of at least `size` bytes, at the lowest address.
+    // Prefers the lowest address.
     [[nodiscard]] static block* smallest_in(block* root, std::size_t size) noexcept;
     template <class Visit>
     [[nodiscard]] static bool visit_tree(block* b, std::size_t size, Visit& visit) {
@@ -134,7 +130,7 @@ private:
         return true;
     }
 
-    std::array<std::uint64_t, summaries> summary_{};  // a bit for each word of marks_ that is not 0
+    std::array<std::uint64_t, summaries> summary_{};  // a bit for each nonzero word of marks_
     std::array<std::uint64_t, words> marks_{};
     std::array<block*, bins> heads_{};
     std::size_t count_ = 0;
@@ -277,7 +273,7 @@ CUOTA_INLINE void free_bins::sink(block*& root, block& b) noexcept {
     block** at = &root;
     std::uint64_t const mine = priority(b);
     while (*at && priority(**at) >= mine) at = is_less(b, **at) ? &(*at)->left : &(*at)->right;
-    // What is below is split: what is less than b, and the rest.
+    // Splits the subtree below: less than b, and the others.
     block** less = &b.left;
     block** rest = &b.right;
     for (block* below = std::exchange(*at, &b); below;) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What one thread holds ready of a pool: blocks it gave back and may take again, without asking anybody.
+/// The thread cache of a pool: blocks that a thread freed and can reuse without a lock.
 #pragma once
 
 #include <array>
@@ -15,22 +15,21 @@
 
 namespace cuota::inline v0::detail {
 
-/// Small blocks of one pool that are set apart for one thread, its owner. To the pool they are neither free nor live.
-/// With them goes a credit of bytes: what was asked for when they were given back, and may be asked for again. To the pool
-/// that is still asked for, so nothing that a front does makes a peak.
+/// A thread cache: small blocks of one pool, reserved for the owner thread; the pool counts them as neither free nor live. The cache has a
+/// credit: the requested bytes of its blocks, which the owner may request again. They stay counted as requested, so a cache never raises a
+/// peak.
 ///
-/// Owner:     try_take, try_put, on its own thread, without a lock.
-/// Collector: everything else, under the pool's lock.
+/// Owner:     calls try_take and try_put without a lock (a biased lock, see thread_tenure).
+/// Collector: calls everything else under the pool's lock.
 class alignas(64) front : public thread_tenure {
 public:
-    /// The largest blocks it takes. Larger ones are worth a lock, and too much to keep from others. Bytes.
+    /// The largest cached block in bytes. Larger ones justify the lock, and would keep too much memory from others.
     static constexpr std::size_t largest = std::size_t{64} * 1024;
-    /// What it is lent when it has less: its owner may ask for more than he gave back, and most differ by little. Bytes.
+    /// Credit in bytes granted when less is left, as a request may be slightly larger than the freed block.
     static constexpr std::size_t loan = 16 * block::granule;
 
-    /// A block of that size that was given back in order of that stream, for `bytes` of it; held, and the caller's. Null
-    /// when there is none, or no credit for so many bytes. write(block) comes before anybody who calls in can look at it;
-    /// it enters no section itself.
+    /// Returns a cached block of that stream and size, held, or null if none exists or the credit is below `bytes`. Calls write(block)
+    /// before a collector can access it; write must not enter a section.
     template <class Write>
     [[nodiscard]] block* try_take(thread_record& me, std::uint64_t stream, std::size_t bytes,
                                   std::size_t size, Write write) noexcept {
@@ -46,19 +45,18 @@ public:
         return b;
     }
 
-    /// Takes in the live block of that size at p, for `bytes` of which its own stream was given back; false when that is
-    /// not so, or not known here, or there is no room: then nothing has changed.
+    /// Caches the live block of that size at p, if it was requested with `bytes` and is bound to that stream. Returns false, without a
+    /// change, if not, if the block is unknown here, or if the bin is full.
     [[nodiscard]] bool try_put(thread_record& me, void const* p, std::uint64_t stream, std::size_t bytes,
                                std::size_t size) noexcept;
 
-    // Under the pool's lock from here on.
+    // The functions below require the pool's lock.
 
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     void open(thread_record& me) noexcept;
-    /// By its owner: a live block that he will perhaps give back himself.
+    /// Owner: remembers a live block that it may free.
     void remember(block& b) noexcept { known_[place_of(b.at())] = &b; }
-    /// By its owner: takes in a block that is held. What stands in its way, because the owner has come to use others, is
-    /// put away by put_away(block). False when there is no room.
+    /// Owner: caches a held block; evicts blocks of another stream or size in its bin by put_away(block). False if the bin is full.
     template <class PutAway>
     [[nodiscard]] bool put(block& b, PutAway put_away) noexcept {
         std::uint64_t const stream = b.note->stream;
@@ -71,16 +69,16 @@ public:
         return true;
     }
 
-    /// By its owner: he may ask for so many bytes more.
+    /// Owner: increases the credit.
     void lend(std::size_t bytes) noexcept { credit_ += bytes; }
     [[nodiscard]] std::size_t credit() const noexcept { return credit_; }
 
-    /// What its owner did not use, and what he did.
+    /// Remaining credit, and blocks served.
     struct account {
         std::size_t credit;  ///< bytes
         std::size_t taken;   ///< blocks
     };
-    /// After its owner's section has ended: puts away all there is.
+    /// Evicts all blocks. The owner must have left its section.
     template <class PutAway>
     account clear(PutAway put_away) noexcept {
         for (shelf& s : shelves_) s.clear(put_away);
@@ -89,7 +87,7 @@ public:
     }
 
 private:
-    // Blocks of one stream and one size; the last one in is the first one out.
+    // A bin: blocks of one stream and size, LIFO.
     struct shelf {
         static constexpr std::uint32_t most = 8;
 
@@ -116,23 +114,23 @@ private:
     [[nodiscard]] static std::size_t place_of(void const* p) noexcept;
 
     bool is_open_ = false;
-    std::size_t credit_ = 0;  // of bytes that count as asked for, those that are not
-    std::size_t taken_ = 0;   // blocks, since it was opened
+    std::size_t credit_ = 0;  // bytes counted as requested, beyond live blocks
+    std::size_t taken_ = 0;   // since it was opened
     std::array<shelf, 16> shelves_{};
-    std::array<block*, 64> known_{};  // its owner's: records by the address they had when he saw them last
+    std::array<block*, 64> known_{};  // owner: records by their last address
 };
 
-/// The fronts of one pool, a fixed number of them; threads beyond that share, and mostly go by the lock.
+/// The thread caches of a pool. Threads that share one mostly use the lock.
 class fronts {
 public:
     [[nodiscard]] front& of(thread_record const& who) noexcept { return all_[who.index % all_.size()]; }
 
-    // Under the pool's lock from here on.
+    // The functions below require the pool's lock.
 
-    /// The calling thread's own, opened if that pays; null when it is another's now, or there shall be none.
+    /// The calling thread's cache, opened if thread_tenure::pays(); null if another thread owns it or after end().
     [[nodiscard]] front* open_for(thread_record& me) noexcept;
 
-    /// Closes them, and puts away all that threads held ready. Returns the credit they had left. Bytes.
+    /// Revokes all caches and evicts their blocks. Returns the remaining credit in bytes.
     template <class PutAway>
     [[nodiscard]] std::size_t collect(PutAway put_away) noexcept {
         if (open_ == 0) return 0;
@@ -158,9 +156,9 @@ public:
         open_ = 0;
         return credit;
     }
-    /// How many blocks threads took of their fronts, up to the last collect.
+    /// Blocks served by caches up to the last collect.
     [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
-    /// None is opened any more, until they go on.
+    /// No cache is opened between end() and go_on().
     void end() noexcept { ended_ = true; }
     void go_on() noexcept { ended_ = false; }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Blocks of a pool that graphs use: taken or given back in a capture, and nobody else's until the graph ends.
+/// Blocks of a pool that were allocated or freed in a capture, and are reserved for its graph until that is destroyed.
 #pragma once
 
 #include <atomic>
@@ -23,48 +23,46 @@
 
 namespace cuota::inline v0::detail {
 
-/// Which graph uses a block: the one that comes of a `capture`, by an address, or of a foreign capture, by foreign_capture_of.
+/// The graph that uses a block: an address for a `capture`, foreign_capture_of for a foreign capture.
 struct graph_key {
     void const* graph = nullptr;
     std::uint64_t foreign = 0;
     friend bool operator==(graph_key, graph_key) noexcept = default;
 };
 
-/// Which blocks of one pool are graphs', and which of those somebody has as well: to the pool all of them are live.
-/// Threads: any.
+/// The blocks of a pool that belong to graphs; some also have another owner. The pool counts them as live. Threads: any.
 class graph_blocks {
 public:
     struct given {
         void* at;
         std::size_t bytes;
-        std::optional<stream_share>
-            on;  ///< what gave it back after the capture; none: a stream of the capture
+        /// stream that freed it after the capture; empty: a captured stream did
+        std::optional<stream_share> on;
     };
 
     [[nodiscard]] bool is_any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
 
-    /// A block of that graph, which somebody has, or which a captured stream has given back.
-    /// Throws: std::bad_alloc; unchanged then.
+    /// Adds a block, live or already freed by a captured stream. Strong guarantee. Throws: std::bad_alloc.
     void enter(graph_key graph, void* p, std::size_t bytes, std::uint64_t stream, bool is_live);
-    /// One that the same stream gave back in the capture, and may have again; null when there is none.
+    /// Reallocates a block that the same stream freed in the capture; null if none fits.
     [[nodiscard]] void* try_take(graph_key graph, std::size_t bytes, std::size_t alignment,
                                  std::uint64_t stream) noexcept;
-    /// Given back by who had it; by a captured stream, or after the capture, by none or any. False when it is no graph's.
-    /// Throws: misuse when that cannot be right; unchanged then.
+    /// Frees a block, by a captured stream, or after the capture in the order of s or by the host (null). False if no graph uses it. Strong
+    /// guarantee. Throws: misuse for a double free or a wrong size.
     [[nodiscard]] bool give(void* p, std::size_t bytes, stream_ref const* s, bool is_in_capture,
                             std::string const& title);
-    /// The graph has ended: what somebody has is his alone. Returns the rest, one by one; nothing when there is no more.
+    /// Called when the graph was destroyed: live blocks stay with their owners. Returns the others one by one, and finally nothing.
     [[nodiscard]] std::optional<given> release(void const* graph) noexcept;
-    /// As release, for the graphs of all foreign captures.
+    /// Does the same for the graphs of all foreign captures.
     [[nodiscard]] std::optional<given> release_foreign() noexcept;
-    /// The number of blocks that only graphs of foreign captures have.
+    /// The number of blocks that only foreign graphs use.
     [[nodiscard]] std::size_t kept_for_foreign() noexcept;
 
 private:
     struct entry {
         graph_key graph;
         std::size_t bytes;
-        std::uint64_t stream;  // of the capture, the last that had it
+        std::uint64_t stream;  // the captured stream that used it last
         bool is_live;
         std::optional<stream_share> given_on;
     };
@@ -77,11 +75,10 @@ private:
     std::atomic<std::size_t> count_ = 0;
 };
 
-/// Waits on the host for launches on s, of which the last is enough: one launch of a graph comes after the other. What a
-/// stream did before it was captured is over.
+/// Waits on the host for the last launch on s, which is ordered after earlier ones. If s is captured, its earlier work has completed.
 void wait_for_launches(stream_ref s) noexcept;
 
-/// What a graph keeps of a pool, which is known as Pool.
+/// A graph's reference to a pool. Frees its blocks after the last launch.
 template <class Pool>
 class pool_in_graph final : public graph_use {
 public:
@@ -95,12 +92,13 @@ public:
     void begin_launch(stream_ref, place) override {}
     void end_launch(stream_ref s, bool is_enqueued) noexcept override {
         if (is_enqueued)
-            last_.emplace(s);  // one that failed waits for nothing, not even for the launch before
+            // a failed launch is not ordered after the previous one
+            last_.emplace(s);
     }
 
 private:
     shared<Pool> const pool_;
-    std::optional<stream_share> last_;  // that the graph was launched on
+    std::optional<stream_share> last_;  // of the last launch
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Offsets by a rule of thumb: block after block at the lowest offset that is free while it lives.
+/// Greedy offsets: first fit in a given order.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Offsets of a part's blocks, by their place in it, and the end of the highest.
+/// Offsets by block, and the end of the highest.
 struct part_offsets {
     std::vector<std::size_t> offsets;
     std::size_t peak = 0;
@@ -25,12 +25,12 @@ struct part_offsets {
 
 using block_order = std::vector<std::uint32_t>;
 
-/// What has its place already, by rising offset. A block finds its own in one pass that ends at the first gap.
+/// Placed blocks by offset; a search is one pass to the first gap.
 class placed_blocks {
 public:
     explicit placed_blocks(std::size_t expected) { placed_.reserve(expected); }
 
-    /// The lowest offset at which the block overlaps nothing that lives when it does.
+    /// Returns the lowest offset without an overlap.
     std::size_t place(sectioned_block const& block);
 
 private:
@@ -43,19 +43,18 @@ private:
     std::vector<entry> placed_;
 };
 
-/// Every block rests on the bottom or on another, so the peak is never above the sum of the sizes.
-/// Cost: O(n log n) and what overlaps, at most n squared.
+/// The peak is at most the sum of the sizes. Cost: O(n log n) plus a step per overlapping pair, at most n^2.
 [[nodiscard]] part_offsets place_in_order(lifetime_part const& part, block_order const& order);
 
-/// The orders that are tried first: by size, by duration, by both, by the fullest section, and as the blocks come.
+/// Returns the orders by size, duration, both, sections, size and sections, and as given.
 [[nodiscard]] std::array<block_order, 6> first_orders(lifetime_part const& part);
 
-/// The order for another try: what ended above the bound is placed before anything else, the rest as it was.
+/// Moves the blocks that end above the bound to the front.
 [[nodiscard]] block_order highest_first(lifetime_part const& part, part_offsets const& plan,
                                         std::size_t bound, block_order order);
 
-/// The best of the first orders, and of `rounds` tries from each of the better ones to place first what stood highest.
-/// Ends early when the peak is `enough`, or when `is_over()`: then with the best so far, which is at least one order's.
+/// The best of the initial orders, and of `rounds` times highest_first for the two best. Ends early at a peak of `enough`, or after at
+/// least one order when is_over().
 template <class IsOver>
 [[nodiscard]] part_offsets greedy_offsets(lifetime_part const& part, std::size_t enough, int rounds,
                                           IsOver is_over) {

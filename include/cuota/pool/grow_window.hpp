@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where a range of pages gets memory for a request that no free block fits: beside what is free already.
+/// Where to map pages for a request that no free block fits.
 #pragma once
 
 #include <algorithm>
@@ -16,46 +16,43 @@
 
 namespace cuota::inline v0::detail {
 
-/// Addresses of free blocks and holes side by side, of whole pages where they are of holes.
+/// Adjacent free blocks and holes; the parts in holes are whole pages.
 struct grow_window {
-    block* first = nullptr;  ///< in it lies `at`
+    block* first = nullptr;  ///< the block or hole that contains `at`
     std::byte* at = nullptr;
     std::byte* end = nullptr;
-    std::size_t missing = 0;  ///< what has to be mapped
-    std::size_t idle = 0;     ///< what could be unmapped of it instead: whole mappings in free blocks
-    mapping_sizes sizes{};    ///< by which what is missing is mapped
+    std::size_t missing = 0;  ///< bytes to map
+    std::size_t idle = 0;     ///< bytes of whole mappings in its free blocks, which could be unmapped instead
+    mapping_sizes sizes{};    ///< sizes of the new mappings
 };
 
-/// `missing` is what a growth costs. But of the least in all fewer pages are in use afterwards: when the pages that lie
-/// free elsewhere are what can be spent, that is what counts.
+/// The cost to minimize: `missing`; or `missing + idle` when pages must be unmapped elsewhere, which leaves the fewest pages in use.
 enum class growth_aim { least_missing, least_in_all };
 
 [[nodiscard]] constexpr std::size_t cost_of(grow_window const& g, growth_aim aim) noexcept {
     return aim == growth_aim::least_missing ? g.missing : g.missing + g.idle;
 }
 
-/// The window of `size` bytes that begins where `first` does; nothing when something lives in it.
+/// Returns the window of `size` bytes from the start of `first`; nothing if a block in it is in use.
 [[nodiscard]] std::optional<grow_window> window_from(block_index const& blocks, block& first,
                                                      std::size_t size);
 
-/// The window of `size` bytes that ends where `last` does, which is not the last one of the range.
+/// Returns the window of `size` bytes up to the end of `last`, which must not be the last one of the range.
 [[nodiscard]] std::optional<grow_window> window_up_to(block_index const& blocks, block& last,
                                                       std::size_t size);
 
-/// The window of at least `size` bytes that costs least, at the lowest address; nothing when there are no such addresses.
-/// It begins where a free block does or ends where one does, or lies in one hole: any other costs no less.
-/// Cost: O(holes), times the holes that a window has.
+/// Returns the cheapest window of at least `size` bytes, at the lowest address; nothing if none exists. Windows that begin or end with a
+/// free block or lie in one hole are sufficient: no other costs less. Cost: O(holes * holes per window).
 [[nodiscard]] std::optional<grow_window> choose_window(block_index const& blocks, std::size_t size,
                                                        growth_aim aim);
 
-/// The longest window that begins where `first` does and needs at most `spent` bytes of pages, free ones counted.
+/// Returns the length of the longest window from the start of `first` with at most `spent` bytes of pages, free ones included.
 [[nodiscard]] std::size_t longest_from(block_index const& blocks, block const& first, std::size_t spent);
 
-/// The longest window that ends where `last` does, which is not the last one of the range. As longest_from.
+/// Returns the same up to the end of `last`, which must not be the last one of the range.
 [[nodiscard]] std::size_t longest_up_to(block_index const& blocks, block const& last, std::size_t spent);
 
-/// The largest request that fits when `spent` bytes of pages may be used for it, free ones counted.
-/// Cost: O(holes), times the holes that a window has.
+/// Returns the largest request that `spent` bytes of pages, free ones included, can serve. Cost: O(holes * holes per window).
 [[nodiscard]] std::size_t largest_window(block_index const& blocks, std::size_t spent);
 
 }  // namespace cuota::inline v0::detail
@@ -129,7 +126,7 @@ CUOTA_INLINE std::size_t longest_from(block_index const& blocks, block const& fi
     for (block const* b = &first; b && (b->is_hole() || b->may_merge()); b = b->after) {
         std::size_t const pages = b->after ? blocks.mapped_whole(b->at(), b->end()) : b->size - blocks.page();
         if (pages > spent || !b->after) {
-            // A part of a mapping before the first whole one costs nothing.
+            // The part of a mapping before the first whole one is already in use.
             auto const at = reinterpret_cast<std::uintptr_t>(b->at());
             std::uintptr_t const whole = blocks.mappings().edge_from(at);
             return length + blocks.mappings().edge_up_to(whole + std::min(pages, spent)) - at;

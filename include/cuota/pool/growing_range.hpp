@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Addresses that a pool grows and shrinks in: they are taken once, memory is mapped to them where the pool wants it.
+/// Address ranges of a pool, reserved once and mapped by parts.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A range of addresses that memory can be mapped to, in mappings of one page or several. The caller knows which there are.
-/// Threads: any, on different pages.
+/// An address range for mappings of one or more pages, which the caller tracks. Threads: any, on different pages.
 class page_range {
 public:
     virtual ~page_range() = default;
@@ -32,35 +31,34 @@ public:
     [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;  ///< whole pages
     [[nodiscard]] virtual std::size_t page() const noexcept = 0;   ///< bytes; a power of two
 
-    /// How large mappings are made while the account can still give `room` bytes.
+    /// The sizes of new mappings while the account has `room` bytes available.
     [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual mapping_sizes sizes(std::size_t room) const noexcept;
 
-    /// Puts memory behind whole pages, from the first on, by mappings of these sizes, which are spent. False when there is
-    /// too little. Then, and on a throw, what has come may not be used, but unmapped: the first `done` bytes.
+    /// Maps whole pages by mappings of these sizes, which it advances. Returns false if memory does not suffice. In that case, and on a
+    /// throw, the caller must unmap the first `done` bytes unused.
     [[nodiscard]] CUOTA_INLINE_IN_PLACE virtual bool map(std::byte* at, std::size_t bytes,
                                                          mapping_sizes& sizes, label const& who,
                                                          std::size_t& done) = 0;
-    /// Releases the memory of whole mappings side by side, which no work may still use. False when that failed, which was
-    /// reported: all is mapped as before.
+    /// Unmaps adjacent whole mappings without pending work. On failure, reports it, changes nothing and returns false.
     virtual bool unmap(std::byte* at, std::size_t bytes) noexcept = 0;
 };
 
-/// The most that one mapping has. Bytes.
+/// The maximum of a mapping in bytes.
 inline constexpr std::size_t largest_mapping = std::size_t{64} << 20;
-/// A mapping is at most that part of what account and device can still give: of 64 GiB and more the largest, of less than
-/// 4 GiB a page. By so little, a pool at its cap serves what it serves when all mappings are pages: 60,000 random blocks of
-/// 64 KiB to 256 MiB in 8 GiB are all served while 97 % are live. By a 128th, a third of them are refused.
+/// A mapping is at most this fraction of the bytes that account and device have available: 64 MiB from 64 GiB on, one page below 4 GiB.
+/// Mappings this small cost a pool at its cap no request: 60,000 random blocks of 64 KiB to 256 MiB in 8 GiB are all served at 97 % live,
+/// as with single pages; with 1/128, a third is refused.
 inline constexpr std::size_t parts_for_a_mapping = 1024;
 
-/// What lives may lie so that addresses for a request are to be had only beyond all of it: there must be more of them than
-/// memory. When they run out nevertheless, a segment serves.
+/// Addresses per byte of memory: live blocks may be placed so that only addresses beyond them fit a request. If addresses run out, a
+/// segment serves it.
 inline constexpr std::size_t addresses_per_byte = 4;
 
-/// Pages of a device's memory. What is mapped counts as held by this process on the device.
+/// Pages of a device's memory, counted as this process's on the device.
 class device_pages final : public page_range {
 public:
-    /// A range for at most `most` bytes of memory, which kernels of the device and its peers may reach; null when that is less
-    /// than a page, and when the device has no virtual memory, or no addresses for it. Throws: cuda_error, std::bad_alloc.
+    /// Reserves a range for at most `most` bytes, accessible to kernels of the device and its peers. Returns null if that is less than a
+    /// page, or if virtual memory or addresses are not available. Throws: cuda_error, std::bad_alloc.
     [[nodiscard]] static sole<page_range> make(device where, std::size_t most, device_set peers = {});
 
     [[nodiscard]] std::byte* at() const noexcept override { return range_.at(); }
@@ -82,18 +80,17 @@ private:
     [[nodiscard]] device where() const noexcept { return memory_.where; }
 
     rt::physical_memory const memory_;
-    device_set const users_;  // the device, and its peers
+    device_set const users_;  // the device and its peers
     rt::address_range range_;
     std::size_t const page_;
-    std::atomic<std::size_t>
-        most_;  // that this process may have of the device: all, or what it had when that had no more
+    // the process's maximum on the device: its total, or the bytes in use when a mapping last failed
+    std::atomic<std::size_t> most_;
 };
 
-/// Pages without memory, as many as there are addresses, and of the size that most devices have.
+/// Addresses without memory, in pages of the usual 2 MiB.
 class address_pages final : public page_range {
 public:
-    /// A range for at most `most` bytes; null when that is less than a page. Throws: out_of_memory when the source has no
-    /// addresses left.
+    /// Reserves a range for at most `most` bytes; null if that is less than a page. Throws: out_of_memory if no addresses are left.
     [[nodiscard]] static sole<page_range> make(addresses_only source, std::size_t most);
 
     [[nodiscard]] std::byte* at() const noexcept override { return at_; }
@@ -105,8 +102,8 @@ public:
 
 private:
     static constexpr std::size_t page_bytes = std::size_t{2} << 20;
-    static constexpr std::size_t most_bytes = std::size_t{16}
-                                              << 40;  // a source has addresses for 500 such pools
+    // a source has addresses for 500 such pools
+    static constexpr std::size_t most_bytes = std::size_t{16} << 40;
 
     address_pages(addresses_only& source, std::size_t bytes);
 

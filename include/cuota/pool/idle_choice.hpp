@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a pool gives back when it shall have less: mappings and segments that nothing lives in.
+/// Release policy: which idle memory to release.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,16 @@
 
 namespace cuota::inline v0::detail {
 
-/// Addresses that shall keep their memory: where a request is about to grow.
+/// Addresses to keep, as a request is about to grow there.
 struct kept_addresses {
     std::byte const* at = nullptr;
     std::byte const* end = nullptr;
-    std::size_t idle = 0;  ///< of whole mappings in free blocks there. Bytes
+    std::size_t idle = 0;  ///< bytes of free whole mappings there
 
     [[nodiscard]] bool touches(block const& b) const noexcept { return at < b.end() && b.at() < end; }
 };
 
-/// A whole segment, or mappings side by side in a free block.
+/// A free whole segment, or adjacent mappings in a free block.
 struct idle_memory {
     block* in = nullptr;
     std::byte* at = nullptr;
@@ -32,20 +32,20 @@ struct idle_memory {
     bool is_paged = false;
 };
 
-/// The smallest whole segment of at least `size` bytes, else the largest one; null when there is none.
+/// The smallest free whole segment of at least `size` bytes, otherwise the largest; null if none.
 [[nodiscard]] block* choose_segment(block_index const& blocks, std::size_t size);
 
-/// The whole mappings in one free block that may go, and the end at which they go first: where a hole is already, so that no
-/// more of those come about.
+/// The releasable whole mappings in a free block: from its start if a hole precedes it, otherwise from its end, so that few holes are
+/// created.
 class idle_mappings {
 public:
-    /// None of those that are kept.
+    /// Excludes mappings in `kept`.
     idle_mappings(block_index const& blocks, block& in, kept_addresses const& kept) noexcept;
 
     [[nodiscard]] bool is_empty() const noexcept { return at_ == end_; }
-    /// Takes off as many as have at most `most` bytes; perhaps none.
+    /// Takes mappings of at most `most` bytes together, possibly none.
     idle_memory take(std::size_t most) noexcept;
-    /// The next one that would be taken.
+    /// The mapping that would be taken next.
     [[nodiscard]] idle_memory next() const noexcept;
 
 private:
@@ -58,29 +58,26 @@ private:
     bool at_start_;
 };
 
-/// What serves best to give back `surplus` bytes, the first of perhaps several. Mappings of at most that size while there are
-/// any, those of the smallest block first, so that large ones stay whole; then the smallest that covers the rest, a segment
-/// or a mapping; the largest segment where none does. So little more is given than has to be, of what a pool can give at a
-/// time.
+/// The idle memory to release first for `surplus` bytes. Prefers mappings of at most that size, of the smallest block first, so that large
+/// blocks stay whole; then the smallest segment or mapping that covers the rest; then the largest segment. This keeps the excess small.
 [[nodiscard]] std::optional<idle_memory> choose_idle(block_index const& blocks, std::size_t surplus,
                                                      kept_addresses const& kept);
 
-/// What comes of asking by choose_idle until `wanted` bytes are given, or all. Bytes.
-/// Cost: O(free blocks of at least a page) where all together give no more than `wanted`.
+/// The bytes that repeated choose_idle would yield for `wanted`. Cost: O(free blocks of at least a page) if all yield at most `wanted`.
 [[nodiscard]] std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
                                         kept_addresses const& kept) noexcept;
 
-/// An amount of idle memory, in bytes.
+/// Idle memory in bytes.
 struct idle_pieces {
-    std::size_t whole = 0;    ///< in whole mappings and segments, which can be returned
+    std::size_t whole = 0;    ///< whole mappings and segments, which can be released
     std::size_t largest = 0;  ///< the largest contiguous piece
 };
-/// If the live blocks of which is_released(block) is true were free as well. Cost: a look at each block.
+/// Idle memory if the live blocks with is_released(block) were free. Cost: O(blocks).
 template <class Released>
 [[nodiscard]] idle_pieces idle_if(block_index const& blocks, Released is_released) {
     idle_pieces found;
     blocks.for_each_row([&](block const& first, bool is_paged) {
-        std::byte* from = nullptr;  // where the present piece begins
+        std::byte* from = nullptr;  // start of the current piece
         for (block const* b = &first; b; b = b->after) {
             bool const is_free =
                 b->has_state(block::state::free) || (b->has_state(block::state::live) && is_released(*b));
@@ -160,7 +157,7 @@ CUOTA_INLINE std::optional<idle_memory> choose_idle(block_index const& blocks, s
             if (idle.is_empty()) return true;
             if (auto const next = idle.next(); next.bytes > surplus) {
                 if (!cover || next.bytes < cover->bytes) cover = next;
-                return cover->bytes != blocks.page();  // there is no smaller one
+                return cover->bytes != blocks.page();  // the minimum
             }
             chosen = idle.take(surplus);
             return false;
@@ -175,7 +172,7 @@ CUOTA_INLINE std::optional<idle_memory> choose_idle(block_index const& blocks, s
 CUOTA_INLINE std::size_t could_be_idle(block_index const& blocks, std::size_t wanted,
                                        kept_addresses const& kept) noexcept {
     std::size_t given = 0;
-    std::size_t cover = 0;  // the smallest mapping that is left: 0 when there is none
+    std::size_t cover = 0;  // the smallest remaining mapping; 0 if none
     if (blocks.free_pages() > kept.idle)
         blocks.for_each_fit(blocks.page(), [&](block& b) {
             idle_mappings idle{blocks, b, kept};
@@ -184,7 +181,7 @@ CUOTA_INLINE std::size_t could_be_idle(block_index const& blocks, std::size_t wa
             return given < wanted && cover != blocks.page();
         });
     bool some_cover = cover != 0;
-    // The largest segments while one does not do, then the smallest that does.
+    // The largest segments while none covers the rest; then the smallest that does.
     if (cover == 0)
         blocks.for_each_free_from_largest([&](block const& b) {
             some_cover = given < wanted && b.is_whole_segment() && b.size >= wanted - given;

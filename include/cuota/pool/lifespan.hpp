@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// For how long memory is meant to live, so that a pool can keep apart what goes soon from what stays.
+/// Lifetime hints, by which a pool separates short-lived from long-lived memory.
 #pragma once
 
 #include <atomic>
@@ -11,19 +11,19 @@
 
 namespace cuota::inline v0 {
 
-/// For how long an allocation is meant to live. Example: tests/pool/pool_step.cpp
+/// The expected lifetime of an allocation. Example: tests/pool/pool_step.cpp
 enum class lifespan {
-    scratch,    ///< comes and goes at any time
-    step,       ///< until its step ends (`scoped_pool::begin_step`)
-    persistent  ///< longer than any step: weights, states of optimisers
+    scratch,    ///< allocated and freed at any time
+    step,       ///< freed before its step ends (`scoped_pool::begin_step`)
+    persistent  ///< outlives steps: weights, optimizer states
 };
 
 namespace detail {
 
-/// How many steps of a pool have begun, and how many ended, together: odd while one is open.
+/// Steps begun plus steps ended in a pool: odd while a step is open.
 using step_time = std::uint32_t;
 
-/// When a block was taken, in steps, and for how long. Four bytes; right for half a thousand million steps.
+/// The allocation epoch (in steps) and lifetime hint of a block, in four bytes. Correct for 5e8 steps.
 class birth {
 public:
     constexpr birth() noexcept = default;
@@ -31,7 +31,7 @@ public:
         : bits_{now << 2 | static_cast<std::uint32_t>(meant)} {}
 
     [[nodiscard]] constexpr lifespan meant() const noexcept { return static_cast<lifespan>(bits_ & 3); }
-    /// How many steps have begun since.
+    /// Returns the number of steps begun since the allocation.
     [[nodiscard]] constexpr std::uint32_t age(step_time now) const noexcept {
         std::uint32_t const begun = (now + 1) >> 1;
         std::uint32_t const begun_then = ((bits_ >> 2) + 1) >> 1;
@@ -43,12 +43,12 @@ private:
     std::uint32_t bits_ = 0;
 };
 
-/// Counts steps, one at a time. Written rarely, read at each request, by any thread.
+/// Counts steps, of which at most one is open. Written rarely; read by any thread at each request.
 class step_clock {
 public:
     [[nodiscard]] step_time now() const noexcept { return time_.load(std::memory_order_relaxed); }
     [[nodiscard]] bool is_open() const noexcept { return now() % 2 == 1; }
-    /// From within a step to without, or back. Returns what it was.
+    /// Begins or ends a step. Returns the time before the call.
     step_time go_on() noexcept { return time_.fetch_add(1, std::memory_order_relaxed); }
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Blocks of memory by when they live: what a plan of their offsets is made of, before it is made.
+/// Lifetimes of memory blocks, the input of static memory planning.
 #pragma once
 
 #include <cstddef>
@@ -19,28 +19,27 @@
 
 namespace cuota::inline v0 {
 
-/// One block of a program's run: it lives from step `from` up to, but not in, step `until`. Steps are any count that
-/// goes up: calls, nanoseconds, operations. `size` is in bytes; a block of 0 bytes is legal and takes nothing.
+/// The lifetime [from, until) of a block. Steps are any increasing count: calls, nanoseconds, operations. A block of 0 bytes is valid and
+/// occupies nothing.
 /// Example: examples/plan_trace.cpp
 struct lifetime {
     std::uint64_t from;   ///< inclusive
-    std::uint64_t until;  ///< exclusive; above from
-    std::size_t size;     ///< bytes, before any alignment
+    std::uint64_t until;  ///< exclusive; must exceed from
+    std::size_t size;     ///< bytes, before alignment
 
-    friend bool operator==(lifetime const&, lifetime const&) noexcept = default;  ///< by all three
+    friend bool operator==(lifetime const&, lifetime const&) noexcept = default;  ///< compares all three
 };
 
 namespace detail {
 
 [[nodiscard]] std::string lifetime_text(lifetime const& l);
 
-/// The sizes, each rounded up to a multiple of `alignment`.
-/// Throws: misuse, which names the row, for a lifetime that ends before or as it begins, and for sizes whose sum is
-///         more than can be said.
+/// Rounds the sizes up to multiples of `alignment`.
+/// Throws: misuse that names the row, if a lifetime is empty or reversed or the sum overflows.
 [[nodiscard]] std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks, std::size_t alignment,
                                                      place where);
 
-/// A block in a problem whose time is cut into sections: it lives in the sections [first, last).
+/// A block in a problem with time divided into sections: it lives in [first, last).
 struct sectioned_block {
     std::uint32_t first;
     std::uint32_t last;
@@ -49,14 +48,14 @@ struct sectioned_block {
     std::size_t row;  // of the input
 };
 
-/// Blocks of which no two parts of time share any, and the sections of that time.
+/// Blocks connected by overlapping lifetimes, and the sections of their time. No other block overlaps them.
 ///
-/// A section stands for a longest set of blocks that are alive together: what overlaps anywhere overlaps in one of
-/// them, and there are no more of them than blocks. So two lifetimes that differ in nothing that matters become equal.
+/// A section is a maximal set of blocks that live together. Overlapping blocks share a section; there are no more sections than blocks.
+/// Lifetimes that are equivalent for planning become equal.
 struct lifetime_part {
     std::vector<sectioned_block> blocks;
     std::uint32_t sections = 0;
-    std::size_t most_alive = 0;  // the bytes of the fullest section: no plan has a lower peak
+    std::size_t most_alive = 0;  // bytes of the fullest section, a lower bound of the peak
 
     [[nodiscard]] std::vector<std::size_t> alive() const;
 };
@@ -67,12 +66,11 @@ struct lifetime_edge {
     std::size_t row;
 };
 
-/// Begins and ends of all blocks that have a size, in the order of time. Ends come first: a block that ends in a step
-/// leaves its place to one that begins. The order of the rows has no part in it, but where rows are equal.
+/// The beginnings and ends of nonempty blocks by time; ends first, as a block can reuse the memory of one that ends in the same step.
+/// Independent of the row order, except between equal rows.
 [[nodiscard]] std::vector<lifetime_edge> sorted_edges(std::span<lifetime const> blocks);
 
-/// The parts of time that share no block, of blocks with these sizes. Blocks of no size are in none.
-/// Cost: O(n log n).
+/// Divides blocks with these sizes, without empty ones, into parts that do not overlap in time. Cost: O(n log n).
 [[nodiscard]] std::vector<lifetime_part> independent_parts(std::span<lifetime const> blocks,
                                                            std::span<std::size_t const> sizes);
 
@@ -148,7 +146,8 @@ CUOTA_INLINE std::vector<lifetime_part> independent_parts(std::span<lifetime con
     std::vector<std::size_t> place_of(blocks.size());
     std::size_t alive = 0, alive_bytes = 0;
     bool grew =
-        false;  // since the last section: the blocks alive now are a longest set when one of them ends
+        // since the last section: the live blocks are a maximal set when one of them ends
+        false;
     for (lifetime_edge const& edge : sorted_edges(blocks)) {
         if (alive == 0) parts.emplace_back();
         lifetime_part& part = parts.back();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The live blocks of a pool in groups, for accounts and messages.
+/// The live blocks of a pool in groups.
 #pragma once
 
 #include <algorithm>
@@ -25,21 +25,20 @@
 
 namespace cuota::inline v0::detail {
 
-/// "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
+/// Returns text such as "weights 3.8 MiB (train.cpp:10)". Throws: std::bad_alloc.
 [[nodiscard]] std::string describe(block const& b);
 
-/// Appends the bytes of live blocks, one entry for each tag and place. Throws: std::bad_alloc.
+/// Appends the live bytes by tag and call site. Throws: std::bad_alloc.
 void append_holdings(block_index const& blocks, std::vector<holding>& into);
 
-/// One entry for each tag, most bytes first. Throws: std::bad_alloc.
+/// Returns one entry per tag, most bytes first. Throws: std::bad_alloc.
 [[nodiscard]] std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now);
 
-/// The bytes that are free and not known to be over. What cannot be asked for is reported, and taken to be still in use.
-/// Cost: a CUDA call or two for each stream that something was released on since; and a look at each free block, unless
-/// all that was released is over.
+/// The bytes of free blocks with work not known to be complete. A failed query is reported and counts as busy. Cost: one or two CUDA calls
+/// per stream with frees since the last query; O(free blocks) unless all work is complete.
 [[nodiscard]] std::size_t bytes_in_flight(block_index const& blocks, stream_order& order) noexcept;
 
-/// The live blocks of which is_meant(block) is true. Throws: std::bad_alloc.
+/// The live blocks for which is_meant(block) is true. Throws: std::bad_alloc.
 template <class Which>
 [[nodiscard]] survivors survivors_of(block_index const& blocks, step_time now, Which is_meant) {
     survivors alive;
@@ -67,7 +66,8 @@ CUOTA_INLINE void append_holdings(block_index const& blocks, std::vector<holding
 
 CUOTA_INLINE std::vector<tag_stats> stats_by_tag(block_index const& blocks, step_time now) {
     std::map<std::string_view, tag_stats> by_tag;
-    std::unordered_map<char const*, tag_stats*> by_address;  // of the text: one comparison of texts for each
+    // by address, so that each text is compared once
+    std::unordered_map<char const*, tag_stats*> by_address;
     blocks.for_each_live([&](block const& b) {
         tag_stats*& known = by_address[b.note->name.text()];
         if (!known) known = &by_tag[b.note->name.text()];

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The live blocks of a pool by their first byte.
+/// The live blocks of a pool by address.
 #pragma once
 
 #include <bit>
@@ -15,24 +15,23 @@
 
 namespace cuota::inline v0::detail {
 
-/// A hash table with linear probing, at most three quarters full (Knuth, The Art of Computer Programming 3, 6.4): the
-/// records of one store, by number. Eight bytes a place: in a large pool no search finds any of it at hand. Not
-/// thread-safe.
+/// A hash table of record numbers with linear probing, at most 3/4 full (Knuth, The Art of Computer Programming 3, 6.4). Slots have 8
+/// bytes, as most lookups in a large pool miss the CPU cache. Not thread-safe.
 class live_table {
 public:
     explicit live_table(block_store const& records) noexcept : records_{records} {}
 
-    /// After it one more can be inserted. Throws: std::bad_alloc; unchanged then.
+    /// Guarantees one insert. Strong guarantee. Throws: std::bad_alloc.
     void reserve_one();
-    /// A search for it, or its insertion, is soon to come.
+    /// Prefetches for a lookup or an insert.
     void expect(void const* at) const noexcept;
 
-    /// After reserve_one.
+    /// Requires reserve_one().
     void insert(block const& b) noexcept;
 
     [[nodiscard]] block* find(void const* at) const noexcept;
 
-    /// What stands behind it in its run moves up, so that no search ends too early.
+    /// Moves later entries of the run up, so that no lookup stops early.
     void erase(block const& b) noexcept;
 
     template <class Visit>
@@ -43,15 +42,15 @@ public:
     [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
 private:
-    // With a part of the address, so that a search hardly ever looks at the records of others.
+    // The key, part of the address, avoids most accesses to other records.
     struct slot {
         std::uint32_t key = 0;
-        std::uint32_t number = 0;  // of the record, counted from 1; 0: there is none
+        std::uint32_t number = 0;  // record number + 1; 0 if empty
 
         [[nodiscard]] bool is_empty() const noexcept { return number == 0; }
     };
 
-    // All of an address that matters within a terabyte.
+    // The address in granules, modulo 2^32: unique within a terabyte.
     [[nodiscard]] static std::uint32_t key_of(void const* at) noexcept;
     [[nodiscard]] std::size_t home_of(std::uint32_t key) const noexcept;
     [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return (i + 1) & (size_ - 1); }
@@ -114,7 +113,7 @@ CUOTA_INLINE std::uint32_t live_table::key_of(void const* at) noexcept {
 }
 
 CUOTA_INLINE std::size_t live_table::home_of(std::uint32_t key) const noexcept {
-    // Twice: after one multiplication, blocks at some regular distances, such as 1731840 bytes, crowd together.
+    // Twice: after one multiplication, blocks at some regular distances, such as 1731840 bytes, cluster.
     constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15u;
     std::uint64_t const once = key * odd;
     return static_cast<std::size_t>((once ^ once >> 32) * odd >> shift_);

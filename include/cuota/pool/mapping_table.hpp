@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Which pages of a range were mapped as one, and how large the next mapping is made. Host bookkeeping only.
+/// The mappings in an address range, and the size of the next one. Host bookkeeping only.
 #pragma once
 
 #include <algorithm>
@@ -15,34 +15,34 @@
 
 namespace cuota::inline v0::detail {
 
-/// The sizes of the mappings that fill holes, one after the other. A large mapping costs about as many calls of the driver as
-/// a page, but it can be unmapped only as a whole: one live block in it keeps all of it. So a mapping is a small part of what
-/// can still be had: large while there is plenty, and a page where every page counts.
+/// The sizes of consecutive mappings that fill holes. A large mapping takes about the same number of driver calls as a page, but can only
+/// be unmapped as a whole: one live block keeps all of it. So a mapping is a small fraction of the available memory: large while there is
+/// plenty, one page when memory is short.
 struct mapping_sizes {
-    std::size_t page = 0;     ///< the least; bytes, a power of two
-    std::size_t largest = 0;  ///< whole pages; bytes
-    std::size_t parts = 1;    ///< a mapping is at most that part of the room
-    std::size_t room = 0;     ///< bytes that can still be had, those for the holes among them
+    std::size_t page = 0;     ///< minimum; bytes, a power of two
+    std::size_t largest = 0;  ///< maximum; bytes, whole pages
+    std::size_t parts = 1;    ///< a mapping is at most room / parts
+    std::size_t room = 0;     ///< bytes still available, including those for the holes
 
-    /// The bytes of the next mapping in a hole that lacks `missing` bytes, at least a page: whole pages.
+    /// The bytes of the next mapping in a hole that lacks `missing` bytes; whole pages, at least one.
     [[nodiscard]] std::size_t next(std::size_t missing) noexcept;
 };
 
-/// The edges of mappings in a range of pages. A page that is not mapped counts as a mapping of its own. One bit a page, up to
-/// the last one that was ever mapped. Not thread-safe: under the pool's lock.
+/// The boundaries of mappings; an unmapped page counts as one mapping. One bit per page, up to the last page ever mapped. Not thread-safe:
+/// requires the pool's lock.
 class mapping_table {
 public:
     mapping_table() = default;
     mapping_table(std::byte const* at, std::size_t page) noexcept;
 
-    /// After it, `join` up to `end` needs no memory. Throws: std::bad_alloc; unchanged then.
+    /// Guarantees that `join` up to `end` does not allocate. Strong guarantee. Throws: std::bad_alloc.
     void reserve(std::byte const* end);
-    /// The pages of [at, at + bytes) are one mapping.
+    /// Makes the pages of [at, at + bytes) one mapping.
     void join(std::byte const* at, std::size_t bytes) noexcept;
-    /// The pages of [at, at + bytes), whole mappings, are not mapped any more.
+    /// Removes the whole mappings in [at, at + bytes).
     void part(std::byte const* at, std::size_t bytes) noexcept;
 
-    /// The first edge at or after an address, and the last one at or before it.
+    /// The first boundary at or after an address, and the last one at or before it.
     [[nodiscard]] std::uintptr_t edge_from(std::uintptr_t at) const noexcept;
     [[nodiscard]] std::uintptr_t edge_up_to(std::uintptr_t at) const noexcept;
 
@@ -53,7 +53,8 @@ private:
 
     std::uintptr_t at_ = 0;
     int page_bits_ = 0;
-    std::vector<std::uint64_t> continues_;  // a bit a page: it belongs to the mapping of the page before it
+    // per page: it continues the mapping of the previous page
+    std::vector<std::uint64_t> continues_;
 };
 
 }  // namespace cuota::inline v0::detail
@@ -102,7 +103,7 @@ CUOTA_INLINE std::uintptr_t mapping_table::edge_up_to(std::uintptr_t at) const n
     for (std::size_t word = i / bits; word < continues_.size(); --word) {
         auto const inside =
             static_cast<std::size_t>(std::countl_one(continues_[word] << (bits - 1 - i % bits)));
-        if (inside <= i % bits) {  // the first page of a range continues nothing
+        if (inside <= i % bits) {  // the first page of a range never continues a mapping
             i -= inside;
             break;
         }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A plan of offsets while it is made: what lies where, and what that leaves to the blocks that wait for a place.
+/// A partial plan of offsets: the skyline of the placed blocks.
 #pragma once
 
 #include <algorithm>
@@ -16,18 +16,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// The blocks of one part, put down one by one, each exactly on the highest of what lies below it; and taken back.
+/// The skyline of a part during a search. Each block is placed exactly on the highest block below it, and can be removed again.
 ///
-/// Every section has a floor (where the next block of it can begin at the earliest) and the bytes that still wait for a
-/// place; a floor plus what waits above the capacity means that no plan goes on from here. A floor rises with what is
-/// placed, and to the lowest offset that any waiting block of the section could take: the hole is lost. What the height
-/// of a floor follows from is kept as a stretch of sections: nothing outside of it has a part in that.
+/// Each section has a floor, the lowest offset for its next block, and the bytes of its waiting blocks. If floor + waiting > capacity, the
+/// plan cannot be completed. Placing a block raises floors, also to the lowest offset possible for any waiting block of a section; the gap
+/// below is lost. The cause of a floor is a range of sections outside of which nothing affects it.
 class offset_board {
 public:
     using index = std::uint32_t;
     static constexpr index nobody = std::numeric_limits<index>::max();
 
-    /// Sections, both ends in it.
+    /// Sections, both ends included.
     struct stretch {
         index first, last;
 
@@ -36,27 +35,28 @@ public:
         friend bool operator==(stretch const&, stretch const&) noexcept = default;
     };
     struct block {
-        index first, last;  // it lives in the sections [first, last)
+        index first, last;  // lives in [first, last)
         bool is_placed;
         std::uint64_t size;
-        std::uint64_t lowest;  // of the offsets it can still take; where it lies, when it is placed
+        std::uint64_t lowest;  // lowest possible offset; the offset if placed
 
         [[nodiscard]] stretch span() const noexcept { return {first, last - 1}; }
-        /// The two could be swapped.
+        /// Whether the two are interchangeable.
         [[nodiscard]] bool is_equal_to(block const& other) const noexcept;
     };
-    /// What came of placing a block.
+    /// The effect of placing a block.
     struct placement {
-        bool carries;     // a waiting block lives beside it, and so has to lie above it
-        bool splits;      // it was the last block of a section, or the last that crossed to the next one
-        stretch changed;  // where floors may have to rise
+        bool carries;  // a waiting block overlaps it in time, and must lie above it
+        // the last waiting block of a section, or the last that extends into the next
+        bool splits;
+        stretch changed;  // sections whose floors may have to rise
     };
 
-    /// As after `clear`, with a capacity of what is alive at once. Sizes may add up to 2^62 - 1 at most.
-    /// Cost: memory for what overlaps, at most n squared.
+    /// Starts cleared, with the fullest section's bytes as capacity. The sizes must add up to less than 2^62. Cost: memory for each
+    /// overlapping pair, at most n^2.
     explicit offset_board(lifetime_part const& part);
 
-    /// All blocks wait, and the floors are at the bottom.
+    /// Removes all blocks.
     void clear(std::uint64_t capacity);
 
     [[nodiscard]] std::vector<block> const& blocks() const noexcept { return blocks_; }
@@ -64,15 +64,15 @@ public:
     [[nodiscard]] std::size_t placed() const noexcept { return placed_; }
     [[nodiscard]] index sections() const noexcept { return static_cast<index>(sections_.size()); }
     [[nodiscard]] std::uint64_t floor(index s) const noexcept { return floors_[s]; }
-    /// What the height of the floor follows from.
+    /// The sections that explain the floor.
     [[nodiscard]] stretch cause(index s) const noexcept { return causes_[s]; }
-    /// Bytes of the blocks that wait.
+    /// Bytes of waiting blocks.
     [[nodiscard]] std::uint64_t waiting(index s) const noexcept { return waiting_[s]; }
     [[nodiscard]] bool has_waiting(index s) const noexcept { return sections_[s].count != 0; }
-    /// A waiting block lives in the next section, too.
+    /// Whether a waiting block extends into the next section.
     [[nodiscard]] bool is_crossed(index s) const noexcept { return sections_[s].crossing != 0; }
 
-    /// Calls it for every block of the section, by its index, until it returns true; then that is the result.
+    /// Calls f for the section's blocks until it returns true; returns that.
     template <class F>
     bool any_member(index s, F f) const {
         for (index at = members_begin_[s]; at != members_begin_[s + 1]; ++at)
@@ -80,24 +80,24 @@ public:
         return false;
     }
 
-    /// Gives a waiting block the lowest offset that it can take.
+    /// Places a waiting block at its lowest offset.
     placement place(index i);
 
-    /// Raises floors within a stretch to what the waiting blocks can still reach, when none of them goes below `bottom`
-    /// any more. Only where something changed since the last time is looked for that; what it breaks is looked for in
-    /// all of the stretch. Returns the first section in which what waits does not fit any more, or `nobody`.
+    /// Raises floors in `within` to the lowest offsets of waiting blocks; none will be placed below `bottom`. Only sections in `changed`
+    /// are examined for that, and all of `within` for violations. Returns the first section where the waiting blocks do not fit, or
+    /// `nobody`.
     [[nodiscard]] index raise_floors(stretch within, stretch changed, std::uint64_t bottom);
 
-    /// A point to come back to, by `undo_to`, as long as nothing before it was taken back.
+    /// A position for `undo_to`, valid until an earlier one is restored.
     [[nodiscard]] std::size_t mark() const noexcept { return undo_.size(); }
-    /// Takes back what was placed and raised since.
+    /// Reverts all changes since that position.
     void undo_to(std::size_t mark);
 
 private:
     struct section {
         index count = 0;         // of waiting blocks
-        index crossing = 0;      // waiting blocks that live in the next section, too
-        index witness = nobody;  // a waiting block that could lie on the floor
+        index crossing = 0;      // that extend into the next section
+        index witness = nobody;  // a waiting block that can lie on the floor
     };
     enum class change { floor, cause, witness, lowest, placed };
     struct undo_step {
@@ -110,18 +110,18 @@ private:
     void find_neighbours();
 
     void add_waiting(block const& b);
-    // True when it was the last in a section, or the last that crossed to the next one.
+    // Returns whether it was the last in a section, or the last that extends into the next.
     bool take_waiting(block const& b);
     void set_floor(index s, std::uint64_t floor);
     void add_cause(index s, stretch more);
 
-    // Where the block lies above the floor, that follows from a section in which it lies on it.
+    // Where the block lies above the floor, the cause is a section where it lies on it.
     void blame_support(block const& b);
     [[nodiscard]] stretch reach(index s, index wall) const;
 
     [[nodiscard]] bool has_witness(index s, std::uint64_t bottom) const;
     void find_witness(index s, std::uint64_t bottom);
-    // Every waiting block of the section meets a floor of that height somewhere: the nearest place counts.
+    // No waiting block fits below that height: adds the nearest obstacle of each to the cause.
     void blame_walls(index s, std::uint64_t height);
     [[nodiscard]] stretch nearest_wall(index s, block const& b, std::uint64_t height) const;
 
@@ -131,7 +131,7 @@ private:
     std::vector<std::uint64_t> waiting_;          // of sections
     std::vector<stretch> causes_;                 // of sections
     std::vector<index> members_begin_, members_;  // of sections
-    std::vector<std::size_t> neighbours_begin_;   // of blocks: what lives at the same time
+    std::vector<std::size_t> neighbours_begin_;   // of blocks: those that overlap in time
     std::vector<index> neighbours_;
     std::vector<undo_step> undo_;
     std::uint64_t capacity_ = 0;

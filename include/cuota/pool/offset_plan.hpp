@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Offsets for blocks whose lifetimes are known, in one slab that is as small as can be.
+/// Static memory planning: offsets in one slab for blocks of known lifetimes.
 #pragma once
 
 #include <cstddef>
@@ -21,58 +21,57 @@
 
 namespace cuota::inline v0 {
 
-/// What a plan of offsets has to fulfil, and for how long it may be looked for.
+/// Constraints of a plan, and limits of its search.
 /// Example: examples/plan_trace.cpp
 struct plan_options {
-    /// Bytes. Any plan that fits is good enough; without a capacity the lowest peak is looked for.
+    /// Bytes of the slab. Any plan that fits is accepted; without a capacity, the lowest peak is searched for.
     std::size_t capacity = unlimited;
-    /// Of every offset; a power of two. A block takes its size rounded up to it.
+    /// Alignment of every offset; a power of two. Sizes are rounded up to it.
     std::size_t alignment = 1;
-    /// After this the best plan so far is returned.
+    /// Maximum duration, after which the best plan so far is returned.
     std::chrono::nanoseconds time_limit = std::chrono::seconds{5};
-    /// The same, asked for by another thread.
+    /// Cancellation by another thread, with the same result.
     stop_signal stop{};
 };
 
-/// Where each block lies in one slab. Example: examples/plan_trace.cpp
+/// The offset of each block in one slab. Example: examples/plan_trace.cpp
 struct offset_plan {
-    std::vector<std::size_t> offsets;  ///< of the rows, in their order; 0 for a block of no size
+    std::vector<std::size_t> offsets;  ///< by row; 0 for an empty block
     std::size_t peak = 0;              ///< bytes of the slab: the end of the highest block
-    std::size_t lower_bound = 0;       ///< the most bytes alive at once: no plan has a lower peak
-    std::size_t alignment = 1;         ///< the one that was asked for
-    bool proven = false;               ///< that no plan has a lower peak than this one
+    std::size_t lower_bound = 0;       ///< maximum of live bytes: no plan has a lower peak
+    std::size_t alignment = 1;         ///< the requested alignment
+    bool proven = false;               ///< whether no plan with a lower peak exists
 
-    [[nodiscard]] bool fits(std::size_t capacity) const noexcept { return peak <= capacity; }  ///< bytes
-    /// peak / lower_bound; 1 for a plan of nothing.
+    /// whether peak <= capacity
+    [[nodiscard]] bool fits(std::size_t capacity) const noexcept { return peak <= capacity; }
+    /// Returns peak / lower_bound; 1 for an empty plan.
     [[nodiscard]] double ratio() const noexcept;
 };
 
-/// Two rows of a plan that lie on the same bytes in the same step, or one row (twice) that lies where none may.
+/// Two rows that overlap in bytes and time, or one row (twice) at an invalid offset.
 /// Example: tests/pool/offset_plan.cpp
 struct offset_conflict {
     std::size_t first;   ///< a row, from 0
     std::size_t second;  ///< a later row, or the same
 };
 
-/// Finds offsets such that no two blocks overlap that live in the same step, with a low peak.
+/// Finds offsets with a low peak such that no two blocks overlap in both time and bytes.
 ///
-/// Simple rules come first, and are the whole of it for large problems: a training step of 20,000 blocks is within
-/// 0.4 % of the bound by them. Where they miss the bound or the capacity, parts of up to 2,048 blocks are searched,
-/// until nothing better is left or the time is over. The same blocks give the same plan, in whatever order their rows
-/// are, unless time ended it.
+/// Greedy placement comes first, and is all for large problems: the peak of a training step of 20,000 blocks is within 0.4 % of the lower
+/// bound. If it misses the lower bound or the capacity, parts of up to 2,048 blocks are searched by backtracking, until no improvement is
+/// possible or time is over. The result is deterministic and independent of the row order, unless time or a cancellation ended the search.
 ///
-/// Threads: any; nothing is shared. The input is only read.
-/// Throws:  misuse, which names the row, for a lifetime that is empty or reversed, sizes that add up to more than can be
-///          said, and an alignment that is no power of two. A plan that does not fit is no error: ask `fits`.
-/// Cost:    at least one simple rule, O(n log n) and a step for two blocks that live at once; at most about `time_limit`.
+/// Threads: any; no shared state. The input is only read.
+/// Throws:  misuse that names the row, if a lifetime is empty or reversed or the sum of sizes overflows; misuse if the alignment is not a
+///          power of two. A plan above the capacity is not an error: check `fits`.
+/// Cost:    at least one greedy placement, O(n log n) plus a step per overlapping pair; at most about `time_limit`.
 /// Example: examples/plan_trace.cpp
 [[nodiscard]] offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options const& options = {},
                                        place where = place::here());
 
-/// Checks a plan against its blocks, by nothing that made it: a sweep over time of what lies where.
-/// Returns the first pair in conflict, if any: two rows that overlap in time and in bytes; or a row twice, whose offset
-/// is not aligned or whose end is above the peak.
-/// Throws: misuse when the plan has another number of rows, or the lifetimes are what plan_offsets refuses.
+/// Checks a plan by a sweep over time that shares no code with the planner. Returns the first conflict: two rows that overlap in time and
+/// bytes; or a row twice, if its offset is not aligned or its end is above the peak.
+/// Throws: misuse if the number of rows differs, or for lifetimes that plan_offsets rejects.
 /// Cost:   O(n log n).
 /// Example: examples/plan_trace.cpp
 [[nodiscard]] std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks,
@@ -101,13 +100,13 @@ CUOTA_INLINE double offset_plan::ratio() const noexcept {
 
 namespace cuota::inline v0::detail {
 
-/// When to end: by the clock, or by somebody's wish.
+/// Time limit and cancellation of a search.
 class plan_deadline {
 public:
     plan_deadline(std::chrono::nanoseconds limit, stop_signal stop) : limit_{limit}, stop_{std::move(stop)} {}
 
     [[nodiscard]] bool is_over() const;
-    /// One that ends after this share of the time that is left.
+    /// A deadline after 1/`of` of the remaining time.
     [[nodiscard]] plan_deadline share(int of) const;
 
 private:
@@ -116,22 +115,22 @@ private:
     stop_signal stop_;
 };
 
-/// One part on its way to a low peak. Sizes, offsets and peaks are in units that all of them are multiples of.
+/// The planner of one part, in multiples of a common unit.
 class part_planner {
 public:
     explicit part_planner(lifetime_part part) : part_{std::move(part)}, least_{part_.most_alive} {}
 
     [[nodiscard]] lifetime_part const& part() const noexcept { return part_; }
     [[nodiscard]] part_offsets const& best() const noexcept { return best_; }
-    /// No plan of this part has a lower peak.
+    /// A lower bound of the peak.
     [[nodiscard]] std::size_t least() const noexcept { return least_; }
 
     void place_simply(std::size_t enough, plan_deadline const& deadline);
 
-    /// Searches for a peak of `enough` and nothing else. `enough` is at least the most alive.
+    /// Searches for a peak of `enough`, at least most_alive.
     void reach(std::size_t enough, plan_deadline const& deadline);
 
-    /// Searches for `enough`, then for what lies between it and the peak, until that is known or time is over.
+    /// Searches for `enough`, then by bisection for lower peaks, until resolved or out of time.
     void lower(std::size_t enough, plan_deadline const& deadline);
 
 private:
@@ -144,20 +143,19 @@ private:
     std::size_t least_;
 };
 
-/// What all sizes are multiples of, as every offset of a plan that leaves out no room at the bottom is.
+/// The common divisor of sizes, and of offsets without gaps at the bottom.
 [[nodiscard]] std::size_t common_unit(std::span<std::size_t const> sizes, std::size_t alignment);
 
-/// The plan of all parts, one beside the other in time.
 [[nodiscard]] offset_plan joined(std::span<part_planner const> parts, std::size_t rows, std::size_t bound,
                                  std::size_t unit, std::size_t alignment);
 
-/// What lies where in one step: rows by the first of their bytes. Rows of a sound plan stand in it without touching.
+/// The layout at one time: live rows by their first byte, without overlaps in a valid plan.
 class layout_sweep {
 public:
     layout_sweep(std::span<lifetime const> blocks, std::span<std::size_t const> offsets)
         : blocks_{blocks}, offsets_{offsets} {}
 
-    /// A row that lies on bytes of this one.
+    /// Returns a row that overlaps it, if any.
     [[nodiscard]] std::optional<std::size_t> add(std::size_t row);
     void remove(std::size_t row);
 
@@ -190,7 +188,7 @@ CUOTA_INLINE void part_planner::lower(std::size_t enough, plan_deadline const& d
     if (best_.peak <= enough || !is_searchable()) return;
     offset_search search{part_};
     if (try_peak(search, enough, deadline.share(2)) == search_result::found) return;
-    // Halfway, and halfway again; a try that gives up counts as a no.
+    // An attempt that gives up counts as a failure.
     for (std::size_t no = enough; best_.peak - no > 1 && !deadline.is_over();) {
         std::size_t const middle = no + (best_.peak - no) / 2;
         if (try_peak(search, middle, deadline.share(4)) != search_result::found) no = middle;
@@ -266,7 +264,7 @@ CUOTA_INLINE offset_plan plan_offsets(std::span<lifetime const> blocks, plan_opt
     }
     bool const has_capacity = options.capacity != unlimited;
     std::size_t const capacity = options.capacity / unit;
-    // The slab is as high as the highest part: no part needs to be lower than the highest of the bounds.
+    // The highest part determines the slab: no part needs to be below the highest lower bound.
     std::size_t enough = has_capacity ? std::max(capacity, bound) : bound;
     for (detail::part_planner& part : parts) part.place_simply(enough, deadline);
     std::sort(parts.begin(), parts.end(), [](detail::part_planner const& a, detail::part_planner const& b) {

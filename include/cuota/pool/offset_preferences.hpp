@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Which blocks a search for offsets tries first: drawn anew for every attempt, from what was learned in those before.
+/// The order in which a search tries blocks, drawn for each attempt.
 #pragma once
 
 #include <algorithm>
@@ -19,22 +19,22 @@
 
 namespace cuota::inline v0::detail {
 
-/// Numbers that look random and are the same everywhere.
+/// Pseudo-random numbers, the same on every platform.
 class repeatable_numbers {
 public:
     [[nodiscard]] std::uint64_t next() noexcept { return scatter(state_ += 0x9e37'79b9'7f4a'7c15u); }
-    /// In [0, 1).
+    /// Returns a number in [0, 1).
     [[nodiscard]] double fraction() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
 private:
-    // The seed was picked by looking at how fast it solves public instances (MiniMalloc's); it has no other merit.
+    // Chosen because it solves public instances (MiniMalloc's) fast; it has no other merit.
     std::uint64_t state_ = 4;
 };
 
-/// A rank for every block of one part; the low ones are tried first.
+/// A rank for each block of one part; low ranks are tried first.
 ///
-/// Ranks follow from keys: powers of size, of duration and of how full or how troubled the sections are, and some noise.
-/// Half of the attempts try the keys that went furthest once more, with little noise.
+/// Ranks follow from keys: powers of size, duration and the load or failures of the sections, plus noise. Half of the attempts reuse the
+/// keys that placed the most blocks, with little noise.
 class offset_preferences {
 public:
     using index = std::uint32_t;
@@ -43,18 +43,18 @@ public:
 
     [[nodiscard]] index rank(index block) const noexcept { return ranks_[block]; }
 
-    /// Ranks all blocks for the n-th attempt, from 1.
+    /// Draws ranks for an attempt, numbered from 1.
     void begin(std::uint64_t attempt);
-    /// Ranks these blocks anew, among themselves.
+    /// Redraws the ranks of these blocks among themselves.
     void draw(std::span<index const> blocks);
 
-    /// To be given back to `restore` with the same blocks.
+    /// Returns ranks to be restored for the same blocks.
     [[nodiscard]] std::vector<index> ranks(std::span<index const> blocks) const;
     void restore(std::span<index const> blocks, std::vector<index> const& ranks);
 
-    /// The floor of this section went too high: its blocks may be better off earlier.
+    /// The floor of this section rose too high: its blocks are tried earlier.
     void note_trouble(index section) noexcept { broke_[section] += 1; }
-    /// That many blocks had their place at once in this attempt.
+    /// The number of blocks placed at once in this attempt.
     void note_placed(std::size_t blocks) noexcept;
 
 private:
@@ -63,17 +63,17 @@ private:
         double size, duration, sections, fullest;  // logarithms
     };
 
-    // From 0 to 1.
+    // The keys are in [0, 1].
     void draw_keys(std::span<index const> blocks);
     void repeat_far_keys();
     void rank_by_keys(std::span<index const> blocks);
     [[nodiscard]] double troubles(traits const& of) const;
 
     std::vector<traits> traits_;
-    std::vector<double> broke_;            // of sections: how often the floor went too high, and 1
-    std::vector<double> keys_, far_keys_;  // of blocks: of this attempt, of the one that went furthest
+    std::vector<double> broke_;            // per section: 1 + failures
+    std::vector<double> keys_, far_keys_;  // of this attempt, and of the best one
     std::vector<index> ranks_;
-    double far_ = 0, furthest_ = 0;  // in blocks: ever, in this attempt
+    double far_ = 0, furthest_ = 0;  // blocks placed: by the best attempt (decaying), and by this one
     repeatable_numbers numbers_;
 };
 
@@ -101,7 +101,7 @@ CUOTA_INLINE void offset_preferences::begin(std::uint64_t attempt) {
         far_ = furthest_;
         far_keys_ = keys_;
     }
-    far_ *= 0.99;  // the longer ago it was, the less it counts
+    far_ *= 0.99;  // older attempts count less
     furthest_ = 0;
     if (attempt % 2 != 0 || far_keys_.empty()) draw_keys(all);
     else repeat_far_keys();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Offsets by search: finds a plan below a capacity if there is one, and can tell that there is none.
+/// A backtracking search for offsets within a capacity, which can prove that no plan exists.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace cuota::inline v0::detail {
 
 enum class search_result { found, none, gave_up };
 
-/// 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8: how long the n-th attempt (from 1) may take, when nobody knows how long is enough.
+/// The Luby sequence 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ...: the length of the n-th attempt (from 1) when the necessary length is unknown.
 [[nodiscard]] constexpr std::uint64_t luby(std::uint64_t n) noexcept {
     for (;;) {
         std::uint64_t power = 1;
@@ -31,25 +31,23 @@ enum class search_result { found, none, gave_up };
     }
 }
 
-/// A depth-first search over one part, tried again and again with other preferences.
+/// A depth-first search with restarts over one part.
 ///
-/// A plan in which no block could move down puts every block on the bottom or on another one; placed by rising offset,
-/// each comes to lie exactly on the highest of what is below it. So only such sequences are searched: a step picks a
-/// block, and its offset follows. A section in which what waits does not fit above the floor ends a branch. A block is
-/// not picked when another one would fit whole below it, nor two that could be swapped in both orders.
+/// If no block of a plan can move down, each lies at the bottom or on another block; placed by offset, each lies exactly on the highest
+/// block below it. Only such sequences are searched: a step picks a block, and its offset follows. A branch ends if a section's waiting
+/// blocks do not fit above its floor. A block is not picked if another would fit entirely below it; interchangeable blocks are tried in one
+/// order only.
 ///
-/// When no waiting block crosses from a section to the next, both sides are searched by themselves. Of a failure the
-/// search keeps the stretch of time that explains it, and goes straight back to the last step that touches that.
-/// What is hopeless under one preference is often easy under another: attempts are cut short and repeated, the
-/// preference drawn anew. One kind of attempt skips nothing: it alone may answer `none`.
+/// If no waiting block extends from one section to the next, both sides are searched independently. The search stores the range of sections
+/// that explains a failure, and backjumps to the last step that touches it. Attempts are cut short and restarted with new preferences, as a
+/// problem that is hard under one is often easy under another. Only attempts that skip nothing may return `none`.
 class offset_search {
 public:
-    /// Sizes may add up to 2^62 - 1 at most.
-    /// Cost: memory for what overlaps, at most n squared.
+    /// The sizes must add up to less than 2^62. Cost: memory for each overlapping pair, at most n^2.
     explicit offset_search(lifetime_part const& part)
         : board_{part}, preferences_{part}, blocks_{static_cast<index>(part.blocks.size())} {}
 
-    /// Looks for offsets with a peak of at most `capacity`. `is_over()` is asked now and then; it ends the search.
+    /// Searches for a peak of at most `capacity`. Polls is_over(), which ends the search.
     template <class IsOver>
     [[nodiscard]] search_result run(std::size_t capacity, IsOver is_over) {
         capacity_ = capacity;
@@ -62,9 +60,9 @@ public:
         }
     }
 
-    /// Of all attempts so far.
+    /// Returns the steps of all attempts so far.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-    /// Of the plan that was found.
+    /// Returns the offsets after `found`.
     [[nodiscard]] std::vector<std::size_t> offsets() const;
 
 private:
@@ -73,19 +71,19 @@ private:
     using stretch = offset_board::stretch;
     static constexpr index nobody = offset_board::nobody;
 
-    // What is searched by itself: the waiting blocks among items_[begin, end), which live in the sections [first, last).
+    // A subproblem: the waiting blocks among items_[begin, end), in the sections [first, last).
     struct piece {
         index first, last;
         std::size_t begin, end;
 
         [[nodiscard]] stretch span() const noexcept { return {first, last - 1}; }
     };
-    // The one before: nothing is placed below it any more.
+    // The previous step; nothing is placed below its offset any more.
     struct step {
         std::uint64_t offset;
         index rank;
         index block;
-        stretch changed;  // by it: where floors may have to rise
+        stretch changed;  // sections whose floors may have to rise
     };
     struct candidate {
         std::uint64_t offset;
@@ -96,18 +94,17 @@ private:
             return a.offset != b.offset ? a.offset < b.offset : a.rank < b.rank;
         }
     };
-    // ---- Attempts.
+    // --- attempts ---
 
     void begin(std::uint64_t attempt);
 
     [[nodiscard]] piece everything() const noexcept { return {0, board_.sections(), 0, blocks_}; }
-    // A step before the first one of a piece.
+    // Precedes the first step of a piece.
     [[nodiscard]] static step first_step(piece const& p) noexcept { return {0, 0, nobody, p.span()}; }
-    // Until items_ changes.
+    // Valid until items_ changes.
     [[nodiscard]] std::span<index const> items_of(piece const& p) const noexcept;
 
-    // ---- The search. Each function tells whether it found places for all; if not, cause_ says why, and what it placed
-    // is still to be undone.
+    // --- search: functions return whether all blocks were placed; if not, cause_ explains it, and placements must be undone ---
 
     template <class IsOver>
     bool descend(piece const& p, step const& before, IsOver& is_over) {
@@ -131,11 +128,11 @@ private:
         return found;
     }
 
-    // What waits in the section does not fit above its floor, or above the last step.
+    // The waiting blocks of the section do not fit above its floor or the last step.
     void blame(index broken, step const& before);
 
-    // Blocks whose place is not below the last one's, and not so high that another would fit whole below. Returns the
-    // piece without those that have their place.
+    // Collects the blocks at or above the last one's offset, and so low that no other fits entirely below. Returns the piece without placed
+    // blocks.
     piece collect_candidates(piece const& p, step const& before);
 
     template <class IsOver>
@@ -157,24 +154,24 @@ private:
             if (done.splits ? split(p, last_step, is_over) : descend(p, last_step, is_over)) return true;
             board_.undo_to(mark);
             if (cut_short_) return false;
-            if (!is_complete_ && !cause_.meets(b.span())) {  // it fails without this step
+            if (!is_complete_ && !cause_.meets(b.span())) {  // fails without this step
                 skipped_ = true;
                 return false;
             }
             why.add(cause_);
-            if (!done.carries)
-                break;  // nothing lies above it: wherever else it went, the others fail as well
+            // nothing lies above it: wherever it is placed, the others fail
+            if (!done.carries) break;
         }
         cause_ = why;
         return false;
     }
 
-    // The same lifetime and size as one that was tried here.
+    // Whether an interchangeable block was tried here.
     [[nodiscard]] bool repeats(std::size_t first, std::size_t at) const;
-    // It would come to lie on one of the same lifetime, and they could be swapped: tried in the order of rank only.
+    // Whether the block would lie on an interchangeable one of higher rank; these are tried in the order of rank only.
     [[nodiscard]] bool lies_on_its_equal(candidate const& c) const;
 
-    // What is left of a piece after a step, in the pieces that the step made of it.
+    // Continues with the pieces that remain after a step.
     template <class IsOver>
     bool split(piece const& p, step const& last, IsOver& is_over) {
         std::size_t const mark = pieces_.size(), item_mark = items_.size();
@@ -195,11 +192,11 @@ private:
         return descend(p, first_step(p), is_over);
     }
 
-    // Pushes the stretches that no waiting block crosses the ends of, with their items, the smallest first.
+    // Pushes the ranges whose ends no waiting block crosses, with their items, the smallest first.
     void find_pieces(piece const& p);
 
-    // A piece by itself. In the attempts that go deeper it has attempts of its own, with preferences of its own; when
-    // none of them ends in time it counts as failed, which is a guess.
+    // Searches a piece by itself. Deeper attempts restart it with its own preferences; if no restart ends in time, it counts as failed,
+    // which is no proof.
     template <class IsOver>
     bool search_piece(piece p, IsOver& is_over) {
         if (depth_ == most_depth_ || p.end - p.begin < smallest_piece) return descend_afresh(p, is_over);
@@ -235,7 +232,7 @@ private:
     offset_board board_;
     offset_preferences preferences_;
     index blocks_;
-    std::vector<index> items_;  // stacks, by depth of the search
+    std::vector<index> items_;  // stacks, by depth
     std::vector<candidate> candidates_;
     std::vector<piece> pieces_;
     std::uint64_t capacity_ = 0;
@@ -243,8 +240,8 @@ private:
     stretch cause_{0, 0};  // of the last failure
     int depth_ = 0, most_depth_ = 0;
     bool is_complete_ = false;
-    bool cut_short_ = false;  // the attempt ended before it knew
-    bool skipped_ = false;    // it left out what might have worked
+    bool cut_short_ = false;  // ended without a result
+    bool skipped_ = false;    // left out branches that might succeed
 };
 
 }  // namespace cuota::inline v0::detail

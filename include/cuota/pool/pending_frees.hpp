@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Blocks that were given back and are perhaps still in use, for whoever wants to be told when that is over.
+/// Frees whose completion an observer will be notified of.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,19 @@
 
 namespace cuota::inline v0::detail {
 
-/// A fixed number of them, in the order in which they were given back. Beyond that the oldest is never told of.
-/// Not thread-safe: under the pool's lock.
+/// A bounded queue in the order of frees; when it is full, the oldest is dropped unreported. Not thread-safe: requires the pool's lock.
 class pending_frees {
 public:
     static constexpr std::size_t most = 4096;
-    /// So many frees apart, streams are asked, so that a CUDA call or two a stream are little for each.
+    /// Frees between queries of the streams, which take one or two CUDA calls each.
     static constexpr std::size_t look_every = 64;
 
     /// Throws: std::bad_alloc.
     pending_frees() : entries_{std::make_unique<entry[]>(most)} {}
 
-    /// Given back at that point; asks the streams now and then.
+    /// Adds a free at that point; queries the streams every `look_every` frees.
     void add(observed_block const& b, wait_point point, stream_order& order, pool_observer& told) noexcept;
-    /// Tells of those that are over by now. What cannot be asked for is reported, and not over.
+    /// Notifies of completed frees. A failed query is reported and counts as busy.
     void settle(stream_order& order, pool_observer& told) noexcept;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Planned steps as text: readable, and checked when they are read.
+/// Planned steps as text, validated when read.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace cuota::inline v0 {
 
-/// The text of a planned step: a line with the version and what the whole is, a line that names columns, and a line
-/// for each request in order. A request that has no place in the slab has an empty offset.
+/// Returns the text of a planned step: a line with version and totals, a line of column names, and a line per request in order. Without a
+/// place in the slab, the offset is empty.
 ///
 ///     # cuota step plan 1: requests=2 peak=768 lower_bound=768 hash=1e3a…
 ///     id,lower,upper,size,offset
@@ -24,16 +24,16 @@ namespace cuota::inline v0 {
 /// Throws: std::bad_alloc. Cost: linear in the requests. Example: tests/pool/plan_file.cpp
 [[nodiscard]] std::string plan_text(planned_step const& step);
 
-/// The planned step that a text holds, checked: the sequence is the one that was saved, and no two requests lie on the
-/// same bytes. `name` stands for the text in errors.
+/// Parses and validates a planned step: the hash must match the sequence, and no requests may overlap. `name` stands for the text in
+/// errors.
 /// Throws: data_error with the line and the reason.
 [[nodiscard]] planned_step parse_plan(std::string_view text, std::string const& name);
 
-/// Writes the text to a file; one that is there is replaced, or left as it is when something fails.
+/// Writes the text to a file. An existing file is replaced, or unchanged on failure.
 /// Throws: data_error with the system's reason.
 void save_plan(planned_step const& step, std::string const& path);
 
-/// Reads what save_plan wrote. Throws: data_error with the line and the reason, or the system's reason.
+/// Reads a file of save_plan. Throws: data_error with line and reason, or the system's reason.
 [[nodiscard]] planned_step load_plan(std::string const& path);
 
 }  // namespace cuota::inline v0
@@ -58,7 +58,6 @@ namespace cuota::inline v0::detail {
 inline constexpr std::string_view plan_title = "# cuota step plan ";
 inline constexpr std::string_view plan_columns = "id,lower,upper,size,offset";
 
-/// Reads a planned step line by line.
 class plan_parser {
 public:
     plan_parser(std::string_view text, std::string const& name) : text_{text}, name_{name} {}
@@ -78,7 +77,7 @@ private:
             fail(std::string{what} + " '" + std::string{text.substr(0, 40)} + "' is not a number it can be");
         return value;
     }
-    // What stands before the separator, taken off the rest of the line.
+    // Takes the text before the separator off the line.
     [[nodiscard]] std::string_view cut_before(char separator, char const* what);
     template <class Number>
     [[nodiscard]] Number fact(std::string_view what, char separator, int base = 10) {

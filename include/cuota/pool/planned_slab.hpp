@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One slab that serves the requests of a planned step, step after step: by their place in the sequence, and only with
-/// bytes that nobody has.
+/// A slab that serves a planned step repeatedly, by position in the sequence and only with unused bytes.
 #pragma once
 
 #include <algorithm>
@@ -23,88 +22,87 @@
 
 namespace cuota::inline v0::detail {
 
-/// What became of a request.
+/// The result of a request.
 enum class plan_answer {
     served,
-    unplanned,   // the one at its place in the sequence has no place in the slab
-    other_size,  // none of that size comes next
-    too_many,    // the sequence is over
-    in_use       // its bytes are somebody's
+    unplanned,   // this request is outside the slab
+    other_size,  // no upcoming request has that size
+    too_many,    // the sequence has ended
+    in_use       // its bytes are in use
 };
 
-/// How many requests of a step may be missing in a row: as far ahead a request is looked for by its size.
+/// How many requests in a row a step may leave out: how far a size is searched for.
 inline constexpr std::uint32_t plan_lookahead = 16;
 
-/// The planned requests, who has which, and what must be over before another may. Not thread-safe.
+/// Planned requests, their users and pending work. Not thread-safe.
 ///
-/// Requests are served in rising order within a step. So the bytes of one are free when those that had them last, by the
-/// plan, were served in their turn and were given back since: each of those found them free. When one of them was not
-/// served, nothing is concluded from the plan: all that is live is looked at, and waited for what was given back on
-/// any stream.
+/// Requests are served in increasing order within a step. So a request's bytes are free if the planned last users of these bytes were
+/// served in the expected turn and have been freed since: each of them found the bytes free. If one was not served, the plan proves
+/// nothing: all live requests are checked for overlap, and the last frees on all streams are waited for.
 class planned_slab {
 public:
-    /// `at`: peak bytes that every stream may use at once. Throws: std::bad_alloc.
+    /// at: `peak` bytes, ready for every stream. Throws: std::bad_alloc.
     planned_slab(planned_step const& step, void* at);
 
     [[nodiscard]] void* at() const noexcept { return at_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
     [[nodiscard]] bool holds(void const* p) const noexcept;
     [[nodiscard]] std::size_t live() const noexcept { return live_count_; }
-    /// Requests that were passed over, of all steps.
+    /// The number of planned requests left out so far.
     [[nodiscard]] std::size_t skipped() const noexcept { return skipped_; }
 
     void begin_step() noexcept;
-    /// What of the step was not asked for counts as passed over.
+    /// Counts the remaining requests as left out.
     void end_step() noexcept;
 
-    /// Which request of the step is next by the plan.
+    /// The next request in the plan.
     [[nodiscard]] std::uint32_t position() const noexcept { return next_; }
-    /// What brought it from `before` to `after` came to nothing, so it is where it was; unless others have come since.
+    /// Restores position `before` after the request that led to `after` failed, unless others have come since.
     void go_back(std::uint32_t before, std::uint32_t after) noexcept;
 
     struct result {
         plan_answer answer;
         void* at = nullptr;
     };
-    /// The next request, in order of s, whose index in `order` is `lane`. Throws: cuda_error, std::bad_alloc; unchanged
-    /// then, but for waits.
+    /// Serves the next request in the order of s, of index `lane`. On a throw, nothing changes but waits. Throws: cuda_error,
+    /// std::bad_alloc.
     [[nodiscard]] result try_take(stream_order& order, stream_ref s, std::uint32_t lane, std::size_t bytes,
                                   label const& who);
 
-    /// The live request that has these bytes: its name in `give_back`. Throws: misuse when there is none of that size.
+    /// The live request at p, for give_back. Throws: misuse if none of that size exists.
     [[nodiscard]] std::uint32_t find_live(void const* p, std::size_t bytes) const;
-    /// Others may have its bytes once `after` is over: a point of a stream that is expected, or none.
+    /// Frees for reuse after `after`: a point of a stream from expect(), or none.
     void give_back(std::uint32_t i, wait_point after) noexcept;
-    /// Makes room to remember what is given back in order of that lane. Throws: std::bad_alloc; unchanged then.
+    /// Prepares for frees in the order of that lane. Strong guarantee. Throws: std::bad_alloc.
     void expect(std::uint32_t lane);
-    /// Calls it with the last point of each stream that something was given back on.
+    /// Visits the last free on each stream.
     template <class Visit>
     void for_each_latest(Visit visit) const {
         for (std::uint32_t lane = 0; lane != latest_.size(); ++lane)
             if (latest_[lane] != 0) visit(wait_point{lane, latest_[lane]});
     }
 
-    /// Appends what is live of steps before this one, or of this one as well, in the order of the sequence.
+    /// Appends live requests of earlier steps, or also of this one, in order.
     void holdings(std::vector<holding>& into, bool of_this_step) const;
 
-    // --- for graphs that use it ---
+    // --- graphs that use the slab ---
 
     [[nodiscard]] bool is_in_graph() const noexcept { return graphs_ != 0; }
     void keep_for_graph() noexcept { ++graphs_; }
     void let_go_of_graph() noexcept { --graphs_; }
-    /// A capture has ended that used it. Returns the turn up to which it may have taken something; what comes is of a later one.
+    /// Called when a capture that used it has ended. Returns the last turn in which it may have allocated.
     [[nodiscard]] std::uint64_t end_capture() noexcept;
-    /// Work on s may use all of it from here on: what was taken up to that turn was so when it was captured.
-    /// Throws: misuse when somebody has something of it since; cuda_error, std::bad_alloc.
+    /// Lets work on s use all of it: requests up to turn `until` are the capture's. Throws: misuse if a later one is live; cuda_error,
+    /// std::bad_alloc.
     void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, place where);
-    /// It is enqueued: whoever takes something looks at what was given back last on any stream, that of s among them.
-    /// Throws: cuda_error, std::bad_alloc.
+    /// The launch on s is the last use of all bytes: later requests wait for the last frees on all streams. Throws: cuda_error,
+    /// std::bad_alloc.
     void end_launch(stream_order& order, stream_ref s);
 
 private:
     using index = std::uint32_t;
     static constexpr index nobody = offset_users::nobody;
-    // `ready`: what had the bytes last was given back on the stream that wants them.
+    // ready: freed on the requesting stream; by_plan: free by the plan; by_look: free by a check of live requests
     enum class freedom { ready, by_plan, by_look, taken };
 
     static constexpr std::uint64_t is_live = 1;
@@ -115,8 +113,8 @@ private:
         std::size_t offset;
         bool is_planned;
         index spot = 0;
-        std::uint64_t turn =
-            0;  // when it was served last, and is_live while somebody has it; 0: as if before all
+        // last turn | is_live while in use; 0: never served
+        std::uint64_t turn = 0;
         wait_point released{};
     };
     struct user_label {
@@ -126,7 +124,7 @@ private:
 
     [[noreturn]] void throw_other_size(index i, std::size_t bytes) const;
 
-    // What was served up to now is not what the plan says had the bytes last. Two turns: a step looks back by one.
+    // Ends all conclusions from the plan. Two turns, as a step looks back by one.
     void begin_another_turn() noexcept { now_ += 2 * step_length; }
 
     void flip(index i) noexcept { live_[i / 64] ^= std::uint64_t{1} << i % 64; }
@@ -137,7 +135,7 @@ private:
                 visit(static_cast<index>(64 * w) + static_cast<index>(std::countr_zero(bits)));
     }
 
-    // The next request of that size, or nobody.
+    // The next request of that size within plan_lookahead, or `nobody`.
     [[nodiscard]] index find(std::size_t bytes) const noexcept;
     result pass(index i, plan_answer answer, void* at = nullptr) noexcept;
 
@@ -151,12 +149,12 @@ private:
     index count_;  // of requests
     last_users last_users_;
     std::vector<request> requests_;
-    std::vector<user_label> labels_;  // of those that are live
+    std::vector<user_label> labels_;  // of live requests
     offset_users users_;
-    std::vector<std::uint64_t> live_;  // a bit for each request
+    std::vector<std::uint64_t> live_;  // one bit per request
     std::size_t live_count_ = 0;
-    std::vector<std::uint64_t> latest_;  // by lane: the ticket of the last release
-    std::uint64_t now_ = 0;              // goes up by step_length with each step
+    std::vector<std::uint64_t> latest_;  // by lane: ticket of the last free
+    std::uint64_t now_ = 0;              // increases by step_length per step
     index next_ = 0;
     std::size_t skipped_ = 0;
     std::size_t graphs_ = 0;

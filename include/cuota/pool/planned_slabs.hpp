@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The slab of a step plan, and those of its plans before that somebody still has bytes of.
+/// The slab of a step plan, and earlier ones that are still in use.
 #pragma once
 
 #include <algorithm>
@@ -17,51 +17,48 @@
 
 namespace cuota::inline v0::detail {
 
-/// The slabs, and the order of the streams that they go between. Not thread-safe.
+/// The slabs and the order of their streams. Not thread-safe.
 ///
-/// A slab is retired when its plan goes. It serves nobody then, takes back what it gave, and is idle when it has all, and no
-/// graph uses it.
+/// A slab is retired with its plan: it serves no requests, and is idle once all are freed and no graph uses it.
 class planned_slabs {
 public:
     [[nodiscard]] bool has_slab() const noexcept { return now_ != nullptr; }
     [[nodiscard]] planned_slab* now() noexcept { return now_.get(); }
     [[nodiscard]] stream_order& order() noexcept { return order_; }
-    /// The slab from now on; there is none yet.
+    /// Sets the slab; none may be set.
     void put(std::unique_ptr<planned_slab> fresh) noexcept { now_ = std::move(fresh); }
-    /// There is no slab any more. Throws: std::bad_alloc; unchanged then.
+    /// Strong guarantee. Throws: std::bad_alloc.
     void retire();
 
-    /// A retired slab that nobody has anything of, nor a graph uses, after a wait on the host for those that had; null when there is none.
-    /// Throws: cuda_error; it stays here then.
+    /// Removes an idle retired slab after waiting on the host for its last uses; null if none. On a throw, it stays. Throws: cuda_error.
     [[nodiscard]] std::unique_ptr<planned_slab> take_idle();
-    /// Any slab, whoever has something of it; null when none is left.
+    /// Removes any slab, even in use; null if none.
     [[nodiscard]] std::unique_ptr<planned_slab> take_any() noexcept;
-    /// Waits on the host for what was given back to a slab. Throws: cuda_error.
+    /// Waits on the host for the work before its frees. Throws: cuda_error.
     void wait_for_releases(planned_slab const& slab);
 
     void begin_step() noexcept { now_->begin_step(); }
     void end_step() noexcept;
-    /// Both as planned_slab's, of the slab, which is there.
+    /// Forwards to the slab, which must exist.
     [[nodiscard]] std::uint32_t position() const noexcept { return now_->position(); }
     void go_back(std::uint32_t before, std::uint32_t after) noexcept { now_->go_back(before, after); }
-    /// As planned_slab::try_take, of the slab, which is there.
+    /// Forwards to the slab, which must exist.
     [[nodiscard]] planned_slab::result try_take(stream_ref s, std::size_t bytes, label const& who);
 
-    /// The slab that has this byte; null when none has.
+    /// Returns the slab that contains p, or null.
     [[nodiscard]] planned_slab* find(void const* p) noexcept;
-    /// Gives back a live request of one of them, in order of s. Throws: cuda_error, std::bad_alloc; unchanged then.
+    /// Frees in the order of s. Strong guarantee. Throws: cuda_error, std::bad_alloc.
     void give_back(planned_slab& slab, std::uint32_t request, stream_ref s);
 
-    /// Appends what is live of all of them; of the slab, only what is of steps before this one, unless that is wanted too.
+    /// Appends live requests of all slabs; of the current step only if of_this_step.
     void holdings(std::vector<holding>& into, bool of_this_step) const;
-    /// Fills in what slabs know.
     void count(step_plan_stats& stats) const noexcept;
 
 private:
     stream_order order_;
     std::unique_ptr<planned_slab> now_;
     std::vector<std::unique_ptr<planned_slab>> retired_;
-    std::size_t skipped_ = 0;  // of retired ones, also those that are gone
+    std::size_t skipped_ = 0;  // of retired slabs, also released ones
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What one step of a program asks for, in its order, and where in one slab each request goes.
+/// The requests of a program's step and their offsets in a slab.
 #pragma once
 
 #include <cstddef>
@@ -15,42 +15,42 @@
 
 namespace cuota::inline v0 {
 
-/// One request of a step. `live` counts the requests and releases of the step, from 0, and has its bytes as they were
-/// asked for. Example: tests/pool/planned_step.cpp
+/// One request of a step. `live` counts the step's allocations and frees from 0.
+/// Example: tests/pool/planned_step.cpp
 struct planned_request {
-    lifetime live;           ///< from its request up to its release, and its bytes
-    std::size_t offset = 0;  ///< in the slab, bytes
-    bool is_planned =
-        true;  ///< false when it was still alive at the end of the step: it has no place in the slab
+    lifetime live;           ///< from allocation to free, and the requested bytes
+    std::size_t offset = 0;  ///< in the slab
+    /// Whether it is in the slab; false if it was live at the end of the step.
+    bool is_planned = true;
 
-    /// By all three.
+    /// Compares all three.
     friend bool operator==(planned_request const&, planned_request const&) noexcept = default;
 };
 
-/// The requests of a step in their order, and the slab that they fit in. Example: tests/pool/planned_step.cpp
+/// The requests of a step in order, and their slab. Example: tests/pool/planned_step.cpp
 struct planned_step {
-    std::vector<planned_request> requests;  ///< the n-th of a step is the n-th here
+    std::vector<planned_request> requests;  ///< in the order of the step
     std::size_t peak = 0;                   ///< bytes of the slab
-    std::size_t lower_bound = 0;  ///< the most that is alive at once of what is planned: no slab is smaller
+    std::size_t lower_bound = 0;            ///< maximum of planned live bytes: no slab is smaller
 
-    /// Of sizes and lifetimes: the same for the same sequence, everywhere.
+    /// Returns a hash of sizes and lifetimes that is the same on every platform.
     [[nodiscard]] std::uint64_t hash() const noexcept;
-    /// By the requests with their places, and the slab.
+    /// Compares requests with their offsets, and the slab.
     friend bool operator==(planned_step const&, planned_step const&) noexcept = default;
 };
 
 namespace detail {
 
-/// What of a step is planned, as plan_offsets takes it: the rest has no size.
+/// Returns the lifetimes for plan_offsets; unplanned requests get size 0.
 [[nodiscard]] std::vector<lifetime> planned_lifetimes(planned_step const& step);
 
-/// Gives the requests their offsets, and the step its slab. Throws: as plan_offsets; unchanged then.
+/// Plans offsets and slab. Strong guarantee. Throws: as plan_offsets.
 void place_requests(planned_step& step, plan_options options);
 
 [[noreturn]] void refuse_request_order(std::size_t row, place where);
 
-/// For each request of a step that is served again and again: those that had its bytes last, of this step if they come
-/// before it, else of the step before. Mostly one or two each, and on average at most three.
+/// Lists, for each request of a repeated step, the requests that used its bytes last: of this step before it, otherwise of the previous
+/// step. Usually one or two, on average at most three.
 class last_users {
 public:
     explicit last_users(planned_step const& step);
@@ -58,16 +58,16 @@ public:
     [[nodiscard]] std::span<std::uint32_t const> of(std::uint32_t request) const noexcept;
 
 private:
-    std::vector<std::uint32_t> begins_;  // of requests, in all_
+    std::vector<std::uint32_t> begins_;  // by request, into all_
     std::vector<std::uint32_t> all_;
 };
 
 }  // namespace detail
 
-/// The planned step of requests that are known before any is made: in their order, each from its request up to its
-/// release, counted in requests and releases of the step from 0, or by any other count that goes up.
-/// Throws: misuse, which names the row, for requests that are not in order, and as plan_offsets.
-/// Cost:   that of plan_offsets. Example: as step_plan::expect, tests/pool/step_plan.cpp
+/// Plans a step with known requests, in their order, each from its allocation to its free in allocations and frees counted from 0, or any
+/// other increasing count.
+/// Throws: misuse that names the row, if the requests are not in order; as plan_offsets.
+/// Cost:   as plan_offsets. Example: as step_plan::expect, tests/pool/step_plan.cpp
 [[nodiscard]] planned_step plan_requests(std::span<lifetime const> requests, plan_options const& options = {},
                                          place where = place::here());
 
@@ -86,7 +86,7 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::uint64_t planned_step::hash() const noexcept {
-    std::uint64_t h = 0xcbf29ce484222325U;  // Fowler, Noll, Vo: FNV-1a, by bytes
+    std::uint64_t h = 0xcbf29ce484222325U;  // FNV-1a over bytes (Fowler, Noll, Vo)
     auto const add = [&](std::uint64_t number) {
         for (int shift = 0; shift != 64; shift += 8) h = (h ^ (number >> shift & 0xff)) * 0x100000001b3U;
     };
@@ -125,10 +125,10 @@ CUOTA_INLINE void refuse_request_order(std::size_t row, place where) {
         {row});
 }
 
-/// Who had each byte last.
+/// The last user of each byte.
 class users_by_byte {
 public:
-    /// Appends those of [begin, end), each once.
+    /// Appends the users of [begin, end), each once.
     void note(std::size_t begin, std::size_t end, std::vector<std::uint32_t>& into) const;
     void put(std::size_t begin, std::size_t end, std::uint32_t user);
 

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How a pool comes to have more: by pages beside what lies free, by a segment where pages do not do, or not at all, and
-/// then why.
+/// Growth of a pool, by pages or by a segment, or a refusal with its reasons.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// What becomes of memory that has come: its first block, taken for a request.
+/// Allocates the first block of new memory.
 struct taking {
     block_pool& blocks;
     stream_ref const* s;
@@ -27,7 +26,7 @@ struct taking {
     [[nodiscard]] void* operator()(segment const& fresh) const { return blocks.take_of_new(fresh, s, r); }
     [[nodiscard]] void* operator()(grow_window const& window) const;
 };
-/// What becomes of memory that has come: a free block.
+/// Adds new memory as a free block.
 struct adding {
     block_pool& blocks;
 
@@ -35,14 +34,14 @@ struct adding {
     void* operator()(grow_window const& window) const;
 };
 
-/// Charges what comes, and enters it as `taking` or `adding` says. Outside every lock: the budget may ask other pools for
-/// memory, and they this one. Threads: any.
+/// Charges and acquires memory and adds it by `taking` or `adding`. Holds no lock, as the budget may ask other pools to release memory, and
+/// those this one. Threads: any.
 class pool_growth {
 public:
     pool_growth(pool_memory& memory, pool_release& release) noexcept : memory_{memory}, release_{release} {}
 
-    /// Room for `bytes`, of a request for `asked` of them. Throws: out_of_memory, budget_exceeded when it is the budget
-    /// that has too little; cuda_error, std::bad_alloc, misuse. Nothing has come then.
+    /// Acquires `bytes` for a request of `asked` bytes and its alignment. On a throw, nothing was acquired. Throws: out_of_memory;
+    /// budget_exceeded if the budget refuses; cuda_error, std::bad_alloc, misuse.
     template <class Enter>
     void* grow(std::size_t bytes, std::size_t asked, label const& who, Enter enter) {
         reclaim_record record;
@@ -50,7 +49,7 @@ public:
             if (void* const p = by_pages(bytes, who, record, enter)) return p;
         return by_segment(bytes, asked, who, record, enter);
     }
-    /// As grow, but to the byte: a budget may have been made for what is planned.
+    /// Acquires exactly `bytes`, as the budget may have been sized for them.
     void reserve(std::size_t bytes, label const& who);
 
 private:
@@ -60,8 +59,8 @@ private:
 
     // --- pages ---
 
-    // By pages, and a few more while there is plenty; or by a segment where the account has room for that and for no page;
-    // then by what others can give back for pages. Null when all that was of no use.
+    // In this order: pages, with a few more while there is plenty; a segment, if the account has bytes for it and for no page; pages, after
+    // other holders have released memory. Null if all fail.
     template <class Enter>
     [[nodiscard]] void* by_pages(std::size_t bytes, label const& who, reclaim_record& record, Enter enter) {
         std::size_t const ample = memory_.ample(bytes);
@@ -78,8 +77,8 @@ private:
     // Without a record, no holder is asked to release memory.
     [[nodiscard]] bool try_charge(std::size_t bytes, reclaim_record* record);
 
-    // Charges what a window for the request lacks, maps that, and makes it a block by enter(window).
-    // Null, and nothing done, when the budget, the device or the addresses do not suffice.
+    // Charges and maps the missing bytes of a window, and calls enter(window). Null, without a change, if budget, device or addresses do
+    // not suffice.
     template <class Enter>
     [[nodiscard]] void* map(std::size_t bytes, label const& who, growth_aim aim, reclaim_record* record,
                             Enter enter) {
@@ -91,9 +90,9 @@ private:
             pool_release::keeping const keep{release_, {plan->at, plan->end, plan->idle}};
             if (!try_charge(plan->missing, record)) return nullptr;
             auto const held = hold(bytes, aim, plan->missing);
-            if (!held) continue;  // others have been there meanwhile
+            if (!held) continue;  // another thread changed the blocks
             if (void* const p = memory_.map(*held, who, enter)) return p;
-            // The device has less free than the budget. Idle memory of other holders may cover the rest.
+            // The device has less than the budget. Idle memory of other holders may cover the rest.
             if (!record) return nullptr;
             if (relief && relief->relieve(held->missing)) continue;
             if (release_.reclaim(held->missing) != 0) continue;
@@ -101,7 +100,7 @@ private:
             return nullptr;
         }
     }
-    // A window for what is charged; what it does not need, and everything if there is none, is refunded.
+    // Holds a window for the charged bytes; refunds the excess, or all if none exists.
     [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t charged);
 
     // --- segments ---
@@ -111,7 +110,7 @@ private:
                      Enter enter) {
         return use(take_segment(round_up(bytes, granule), asked, who, record), enter);
     }
-    // On a throw it goes back.
+    // On a throw, releases the segment.
     template <class Enter>
     void* use(segment const& fresh, Enter enter) {
         try {
@@ -122,28 +121,26 @@ private:
         }
     }
 
-    // A segment of at least `size` bytes for a request that may need less of it. A little more than that while the account
-    // has room, so that small requests do not each become a call: an eighth of what there is, the most that may be wasted,
-    // in whole multiples of the request, so that requests of one size fill the account to its last byte.
+    // Acquires a segment of at least `size` bytes; more while the account has bytes available, so that small requests do not become a call
+    // each: at most 1/8 of the pool, the limit on waste, in multiples of the request, so that requests of one size fill the account
+    // completely.
     //
-    // What requests that grow leave behind is given back first: segments in which nothing lives, none of which fits, as far as the
-    // pool would have more than half as much again as was ever live. Then the new one has an eighth in reserve, so that not
-    // every request that grows becomes a call.
+    // Growing requests leave idle segments that no longer fit. They are released first, as far as the pool would exceed 1.5 times its peak;
+    // the new segment gets 1/8 in reserve, so that not every growing request becomes a call.
     [[nodiscard]] segment take_segment(std::size_t size, std::size_t asked, label const& who,
                                        reclaim_record& record);
 
-    // --- what is refused ---
+    // --- refusals ---
 
-    // What a segment for a request of `size` bytes should have.
     [[nodiscard]] std::size_t ample_segment(std::size_t size, std::size_t exact) noexcept;
     void charge_or_explain(std::size_t bytes, charge_request const& request, reclaim_record& record);
     [[noreturn]] void refuse(std::size_t exact, charge_request const& request, reclaim_record& record);
-    // What is perhaps lost before an aligned address.
+    // Bytes that may be lost before an aligned address.
     [[nodiscard]] static std::size_t skipped_of(std::size_t exact, charge_request const& request) noexcept;
-    // As refused requests tell it: what fits beside what lies free, when that many bytes of pages may be in use.
+    // The largest request that `spent` bytes of pages can serve; 0 without pages.
     [[nodiscard]] std::size_t largest_grown(std::size_t spent) const noexcept;
 
-    // The facts of a refusal.
+    // The pool's part of a refusal.
     class this_pool final : public asked_pool {
     public:
         this_pool(block_pool const& blocks, std::size_t bytes) noexcept : blocks_{blocks}, bytes_{bytes} {}
@@ -158,7 +155,7 @@ private:
 
     pool_memory& memory_;
     pool_release& release_;
-    std::atomic<std::size_t> reserved_ahead_ = 0;  // by reserve(): idle memory that is kept
+    std::atomic<std::size_t> reserved_ahead_ = 0;  // kept idle for reserve()
 };
 
 }  // namespace cuota::inline v0::detail
@@ -186,7 +183,7 @@ CUOTA_INLINE void pool_growth::reserve(std::size_t bytes, label const& who) {
     bool const is_whole_pages = memory_.page() != 0 && bytes % memory_.page() == 0;
     if (is_whole_pages && map(bytes, who, growth_aim::least_missing, nullptr, enter)) return;
     reclaim_record record;
-    reserved_ahead_ += bytes;  // first: a request meanwhile must not return it
+    reserved_ahead_ += bytes;  // first: a concurrent request must not release it
     try {
         (void)by_segment(bytes, bytes, who, record, enter);
     } catch (...) {
@@ -225,7 +222,7 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
     charge_request const request{asked, std::max(step, granule), who, memory_.on()};
     charge_or_explain(exact, request, record);
     if (auto const s = memory_.take_segment(exact, &record.told)) return *s;
-    // The device has less than the budget says. What this pool does not use may be what is missing.
+    // The device has less than the budget allows. Idle memory of this pool may cover the shortfall.
     std::size_t const trimmed = release_.trim(0);
     if (trimmed != 0) {
         record.told.push_back({memory_.blocks().title(), exact, trimmed, 0});
@@ -238,7 +235,7 @@ CUOTA_INLINE segment pool_growth::take_segment(std::size_t size, std::size_t ask
 CUOTA_INLINE std::size_t pool_growth::ample_segment(std::size_t size, std::size_t exact) noexcept {
     std::size_t const step = memory_.segment_granule();
     std::size_t const usual = std::max(exact, round_up(memory_.blocks().reserved() / 8 / size * size, step));
-    if (memory_.page() != 0) return usual;  // pages come and go one by one
+    if (memory_.page() != 0) return usual;  // pages are released one by one
     std::size_t const for_growth = saturating_add(exact, round_down(exact / 8, step));
     std::size_t const hoard =
         memory_.blocks().hoard_with(std::max(usual, for_growth), size, reserved_ahead_.load());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a pool has: blocks, and the pages and segments that they are cut from, paid for by an account.
+/// A pool's blocks, pages and segments, charged to an account.
 #pragma once
 
 #include <algorithm>
@@ -23,29 +23,28 @@
 
 namespace cuota::inline v0::detail {
 
-/// What comes has been charged, and what is gone is refunded. When it comes and goes is for pool_growth and pool_release
-/// to say. Threads: any.
+/// Acquires and releases memory when pool_growth and pool_release decide; charges and refunds the account. Threads: any.
 class pool_memory {
 public:
     static constexpr std::size_t granule = block::granule;
 
-    /// With `pages` of that device, if there are any, and segments of the source. Every block is a multiple of `alignment`.
-    /// Kernels of the peers may reach segments too.
+    /// Uses `pages` if given, and segments of the source. Block sizes are multiples of `alignment`. Kernels of the peers may access
+    /// segments, too.
     pool_memory(budget account, any_resource source, std::optional<device> where, tag name,
                 sole<page_range> pages, std::size_t alignment, device_set peers = {});
     pool_memory(pool_memory const&) = delete;
     pool_memory& operator=(pool_memory const&) = delete;
     ~pool_memory();
 
-    // --- what comes: charged by the caller (ledger::charge_coming_or_say), and told here as arrived or not ---
+    // --- acquisition, charged by the caller (ledger::charge_coming_or_say) ---
 
-    /// Nothing, and refunded, when the source has too little; who was asked to give by the source is appended to `told`. Without it,
-    /// nobody is asked. Throws: misuse when the source does not align it, and what the source throws; refunded then.
+    /// Allocates a segment; returns nothing if the source has too little. Appends the holders that the source asked to `told`; if that is
+    /// null, none is asked. Without a segment, the charge is refunded. Throws: misuse for a misaligned segment; as the source.
     [[nodiscard]] std::optional<segment> take_segment(std::size_t bytes, std::vector<reclaimer_facts>* told);
 
-    /// Maps what a held window lacks, and makes a block of it by enter(window). Null, refunded and held no more, when the
-    /// device has too little. Throws: cuda_error, and what `enter` throws; refunded and held no more then.
-    /// Memory that cannot be unmapped for that is reported, and stays charged until this ends.
+    /// Maps the holes of a held window and calls enter(window). Returns null if the device has too little. Then, and on a throw, the charge
+    /// is refunded and the window no longer held; memory that cannot be unmapped is reported, and charged until destruction. Throws:
+    /// cuda_error; as `enter`.
     template <class Enter>
     [[nodiscard]] void* map(grow_window window, label const& who, Enter enter) {
         window.sizes = sizes_for(window);
@@ -64,47 +63,47 @@ public:
         return nullptr;
     }
 
-    // --- what goes ---
+    // --- release ---
 
-    /// A segment in which there are no blocks.
+    /// Releases a segment without blocks.
     void give_back(segment const& s) noexcept;
-    /// What was taken out of the blocks. Returns the bytes that are gone: all, or none, and it is free as before.
+    /// Releases memory from take_out. Returns its bytes, or 0 if that failed and it is free again.
     std::size_t give_back(idle_memory const& out) noexcept;
-    /// What was charged for it. Refunds it.
+    /// Refunds bytes that were not acquired.
     void did_not_come(std::size_t bytes) noexcept { node().did_not_come(bytes); }
-    /// What is gone is refunded in an instant. Not waited for without end: who watches the budget is called then, by the
-    /// thread that refunds, and may wait for this one, or be this one.
+    /// Waits until released bytes are refunded, for a limited time: the refunding thread may call a watch on the budget, which may wait for
+    /// this thread or be this thread.
     void wait_for_refunds() const noexcept;
 
-    // --- what there is ---
+    // --- figures ---
 
     [[nodiscard]] block_pool& blocks() noexcept { return blocks_; }
     [[nodiscard]] block_pool const& blocks() const noexcept { return blocks_; }
     [[nodiscard]] budget const& account() const noexcept { return account_; }
     [[nodiscard]] ledger& node() const noexcept { return budget_access::node(account_); }
     [[nodiscard]] std::optional<device> on() const noexcept { return device_; }
-    /// Throws: misuse when kernels of the stream's device may not reach the memory; cuda_error.
-    /// Cost: two loads where the machine has no other device, or the stream is owned.
+    /// Throws: misuse if kernels of the stream's device cannot access the memory; cuda_error. Cost: two loads with one device or an owned
+    /// stream.
     void refuse_out_of_reach(stream_ref s, label const& who) const {
         if (has_peers_) refuse_other_devices(s, who);
     }
     [[nodiscard]] memory_kind kind() const noexcept { return kind_; }
-    /// What segments are accounted in. Bytes.
+    /// The granularity of segments in bytes.
     [[nodiscard]] std::size_t segment_granule() const noexcept { return source_.granule(); }
-    /// What a pool maps for a request of so many bytes, so that many requests do not each become calls of the driver: a 64th
-    /// of what it has beyond them, at most a mapping, and nothing where account or device have little left. Bytes.
+    /// The bytes to map for a request, so that requests do not become driver calls each: 1/64 of the pool more, at most one mapping, and
+    /// nothing more if account or device have little left.
     [[nodiscard]] std::size_t ample(std::size_t bytes) const noexcept;
-    /// 0 when there are no pages. Bytes.
+    /// The page size in bytes; 0 without pages.
     [[nodiscard]] std::size_t page() const noexcept { return pages_ ? pages_->page() : 0; }
 
 private:
     void refuse_other_devices(stream_ref s, label const& who) const;
-    // What the window lacks has been charged already.
+    // The window's missing bytes are already charged.
     [[nodiscard]] mapping_sizes sizes_for(grow_window const& window) const noexcept;
     [[nodiscard]] bool map_holes(grow_window const& window, label const& who);
-    // Nothing has used its pages yet. What cannot be unmapped stays charged, and serves nobody; it is unmapped at the end.
+    // Unmaps unused pages. Those that cannot be unmapped stay charged and unusable until destruction.
     void give_up(grow_window const& window, bool has_come) noexcept;
-    // Of a held window.
+    // The growing parts of a held window.
     template <class Visit>
     static void for_each_hole(grow_window const& window, Visit visit) {
         block_index::for_each_part(*window.first, window.end, [&](block& part) {
@@ -112,7 +111,7 @@ private:
         });
     }
 
-    // All work on the device of the memory, whose resource need not tell which.
+    // Waits for all work on the memory's device, even if the source does not name it.
     void wait_for_device() noexcept;
 
     budget account_;
@@ -120,11 +119,11 @@ private:
     memory_kind const kind_ = source_.kind();
     std::optional<device> const device_;
     device_set const peers_;
-    bool const has_peers_;  // there are other devices, and this is of one
+    bool const has_peers_;  // has a device, and others exist
     tag const name_;
     sole<page_range> const pages_;
     block_pool blocks_;
-    std::atomic<int> refunding_ = 0;  // threads that give back what is gone already
+    std::atomic<int> refunding_ = 0;  // threads between release and refund
 };
 
 }  // namespace cuota::inline v0::detail
@@ -152,11 +151,11 @@ CUOTA_INLINE pool_memory::pool_memory(budget account, any_resource source, std::
 }
 
 CUOTA_INLINE pool_memory::~pool_memory() {
-    // What is still in use has no owner left who could use or return it. What was freed may still be in use by a
-    // stream, and not every source waits for that.
+    // Live blocks have no owner left that could use or free them. Freed blocks may be in use by a stream, and not every source waits.
     blocks_.wait_for_freed();
     if (blocks_.stats().live_blocks != 0)
-        wait_for_device();  // what is lost may be in use, and no source promises to wait
+        // leaked memory may be in use, and no source promises to wait
+        wait_for_device();
     shared<pool_observer> const told = blocks_.observe_no_more();
     blocks_.for_each_segment([&](segment const& s) {
         if (told) told->segment_returned(s.at, s.bytes);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How a pool comes to have less: what it gives back when it is trimmed, and when its budget is short.
+/// Release of a pool's idle memory.
 #pragma once
 
 #include <algorithm>
@@ -16,23 +16,22 @@
 
 namespace cuota::inline v0::detail {
 
-/// Whole mappings and segments that are free, once no work uses them any more. Threads: any.
+/// Releases free mappings and segments after waiting for pending work. Functions return the bytes released. Threads: any.
 class pool_release {
 public:
     explicit pool_release(pool_memory& memory) noexcept : memory_{memory} {}
 
-    /// Until at most `keep` bytes are reserved, or none is left to give. Returns the bytes given back.
+    /// Releases until at most `keep` bytes are reserved or none is left.
     std::size_t trim(std::size_t keep) noexcept;
-    /// Returns at least `surplus` bytes, or all idle memory, to the source. Waits for work that may still use it. Memory whose work cannot
-    /// be waited for now is kept; that is no error, as it is not needed. Returns the bytes.
+    /// Releases at least `surplus` bytes, or all. Memory that cannot be waited for now is kept without an error.
     std::size_t shrink_by(std::size_t surplus) noexcept;
-    /// At least `wanted` bytes, or all there are; what is kept on this thread is not among them. Waits for what other
-    /// threads are giving back when that is needed. Returns the bytes given back.
+    /// Releases at least `wanted` bytes, or all, except addresses kept by this thread. If too little, waits for memory that other threads
+    /// are releasing.
     std::size_t reclaim(std::size_t wanted) noexcept;
-    /// What reclaim(wanted) would come to. Bytes.
+    /// The bytes that reclaim(wanted) would release.
     [[nodiscard]] std::size_t reclaimable(std::size_t wanted) const noexcept;
 
-    /// While one lives, its thread reclaims nothing of these addresses: the pool is about to grow there.
+    /// A scope in which this thread does not reclaim these addresses, as the pool is about to grow there.
     class keeping {
     public:
         keeping(pool_release const& of, kept_addresses const& kept) noexcept
@@ -54,7 +53,7 @@ public:
 private:
     [[nodiscard]] kept_addresses kept_here() const noexcept { return keeping::here(*this); }
 
-    // take_out(so_far) until it has no more.
+    // take_out(bytes so far) until it returns nothing.
     template <class TakeOut>
     std::size_t give_back_all(TakeOut take_out) noexcept {
         std::size_t given = 0;
@@ -67,7 +66,6 @@ private:
             if (bytes == 0) return given;
         }
     }
-    // What other threads are giving back could be had as well. Returns the bytes.
     std::size_t wait_for_others() noexcept;
 
     pool_memory& memory_;
@@ -87,7 +85,7 @@ CUOTA_INLINE std::size_t pool_release::shrink_by(std::size_t surplus) noexcept {
     return give_back_all([&](std::size_t so_far) -> std::optional<idle_memory> {
         try {
             return memory_.blocks().take_out(surplus - std::min(surplus, so_far));
-        } catch (...) { return std::nullopt; }  // as on a stream that others capture
+        } catch (...) { return std::nullopt; }  // as on a stream in a foreign capture
     });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A pool for those who take a resource.
+/// A pool as a resource.
 #pragma once
 
 #include <cstddef>
@@ -21,46 +21,47 @@ class pool_state;
 extern template class shared<detail::pool_state>;
 #endif
 
-/// A pool as a resource: an eight-byte handle. Keeps the pool's memory valid, not its scope open.
-/// Meant: for how long the memory is to live that is taken through it. What one handle took any other may give back.
-/// Order, threads, throws, cost: those of `scoped_pool`. Example: tests/pool/pool_resource.cpp
+/// A pool as a resource: an eight-byte handle that keeps the memory valid, but does not extend the pool's scope.
+/// Meant: the lifetime hint of its allocations. A block may be freed through any handle of the pool.
+/// Order, threads, throws, cost: as `scoped_pool`. Example: tests/pool/pool_resource.cpp
 template <lifespan Meant>
 class pool_resource_for {
 public:
-    /// What a captured stream gives back stays the graph's, as the concept of that name says.
+    /// Blocks that a captured stream frees stay with the graph; see `keeps_for_graphs`.
     static constexpr bool keeps_for_graphs = true;
-    /// The same pool; its move is a copy, so a handle that was moved from is still valid.
+    /// Refers to the same pool. A move copies, so a moved-from handle stays valid.
     pool_resource_for(pool_resource_for const&) noexcept = default;
-    pool_resource_for& operator=(pool_resource_for const&) noexcept = default;  ///< the same pool as other
+    /// Refers to the same pool as other.
+    pool_resource_for& operator=(pool_resource_for const&) noexcept = default;
     ~pool_resource_for() = default;
 
-    /// Valid in s from here on. Throws: as scoped_pool; misuse after its end, or, for what is a step's, while none is open.
+    /// Allocates memory that is valid on s from here on. Throws: as scoped_pool; misuse after its destruction or, for lifespan::step,
+    /// without an open step.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// In order of s. Null does nothing.
+    /// Frees in the order of s. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// Valid on every stream at return: the host waits for what may still use the bytes.
+    /// Allocates memory that is valid on every stream at return; the host waits for pending work.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// For when all work on it was seen to end. Null does nothing.
+    /// Frees memory that no work uses any more. Null is ignored.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t = default_alignment) noexcept;
-    /// Bytes: 256. What the pool takes of its source is in pages or segments.
+    /// Returns 256 bytes. The pool itself allocates pages or segments.
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return default_alignment; }
-    [[nodiscard]] memory_kind kind() const noexcept;  ///< its source's
-    /// Whether both are one pool.
+    [[nodiscard]] memory_kind kind() const noexcept;  ///< kind of the source
+    /// Compares by pool.
     friend bool operator==(pool_resource_for const&, pool_resource_for const&) noexcept = default;
 
-    /// As allocate, of a block that keeps the pool, for who has no share of it: kept_by_blocks. Throws: as allocate.
+    /// Allocates a block that keeps the pool alive, for owners without a reference to it: kept_by_blocks. Throws: as allocate.
     [[nodiscard]] void* allocate_keeping(stream_ref s, std::size_t bytes, std::size_t alignment,
                                          label const& who);
-    /// A copy that is no owner: the caller must not destroy it. As kept_by_blocks wants it.
+    /// Returns a copy without a reference count, which must not be destroyed: kept_by_blocks.
     [[nodiscard]] pool_resource_for uncounted() const noexcept { return uncounted(*state_); }
 
-    /// As allocate_keeping, of what this thread holds ready: null when there is none. Takes its arguments by value, so that
-    /// they stay in registers.
+    /// allocate_keeping from this thread's cache; null on a miss. Arguments are passed by value so that they stay in registers.
     CUOTA_ALWAYS_INLINE [[nodiscard]] void* take_ready(stream_ref s, std::size_t bytes, tag name,
                                                        place where) const noexcept;
-    /// As deallocate, of what this thread can hold ready: false when it cannot.
+    /// deallocate into this thread's cache; false if it cannot be cached.
     CUOTA_ALWAYS_INLINE [[nodiscard]] bool put_ready(stream_ref s, void* p, std::size_t bytes) const noexcept;
 
 private:
@@ -73,7 +74,7 @@ private:
     shared<detail::pool_state> state_;
 };
 
-/// The usual: what is taken through it may come and go at any time. `scoped_pool::resource()`.
+/// A pool without a lifetime hint. `scoped_pool::resource()`.
 using pool_resource = pool_resource_for<lifespan::scratch>;
 
 #if !CUOTA_DEFINE_MEMORY

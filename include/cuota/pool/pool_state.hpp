@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The machinery of scoped_pool: serves requests from its memory, which grows by need, and answers for it to its budget.
+/// The implementation of scoped_pool.
 #pragma once
 
 #include <algorithm>
@@ -25,38 +25,38 @@ namespace cuota::inline v0::detail {
 class CUOTA_PROCESS_TYPE pool_state final : public stakeholder {
 public:
     static constexpr std::size_t granule = pool_memory::granule;
-    static constexpr std::size_t largest_alignment = std::size_t{2} << 20;  ///< a page, as a rule
+    static constexpr std::size_t largest_alignment = std::size_t{2} << 20;  ///< usually one page
 
-    /// Grows by `pages` of that device, if there are any, and by segments of the source where pages do not do. Every block
-    /// is aligned to `alignment`, and a multiple of it: a power of two up to the largest. Kernels of the peers may reach it.
+    /// Grows by `pages` if given, and by segments of the source where pages do not suffice. Block addresses and sizes are multiples of
+    /// `alignment`, a power of two. Kernels of the peers may access the memory.
     pool_state(budget account, any_resource source, std::optional<device> where, tag name, int priority = 0,
                sole<page_range> pages = {}, std::size_t alignment = granule, device_set peers = {});
     CUOTA_INLINE_IN_PLACE ~pool_state() override;
 
-    /// A block that keeps the pool is valid, and can be given back, when nobody has a share of the pool any more.
+    /// keeps: the block keeps the pool alive, so it stays valid without any other reference to the pool.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment, label const& who,
                                  lifespan meant = lifespan::scratch, bool keeps = false);
-    /// Waits on the host for what may still use the bytes.
+    /// Waits on the host for work that may still use the bytes.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment, label const& who,
                                       lifespan meant = lifespan::scratch);
-    /// As allocate, of what the pool has already: null when nothing there fits, and nobody is asked for more.
+    /// Allocates from free blocks only; null if none fits.
     [[nodiscard]] void* try_allocate(stream_ref const* s, std::size_t bytes, label const& who);
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
     void deallocate_sync(void* p, std::size_t bytes) noexcept { give(nullptr, p, bytes); }
 
-    /// A graph has ended that kept some of this: what nobody has goes back.
+    /// Called when a graph was destroyed: frees its blocks that have no other owner.
     void end_of_graph(pool_in_graph<pool_state> const& graph) noexcept;
-    /// The graphs of foreign captures have ended: frees what only they have. Returns the bytes requested of it.
+    /// Called when the graphs of foreign captures were destroyed: frees the blocks that only they use. Returns their requested bytes.
     std::size_t release_foreign_graphs() noexcept;
-    /// True when nothing is alive but what only graphs of foreign captures have.
+    /// Whether all live blocks are used by graphs of foreign captures only.
     [[nodiscard]] bool is_only_for_foreign_graphs() noexcept {
         return graphs_.kept_for_foreign() == stats().live_blocks;
     }
 
-    /// Reserves memory before anybody asks. Throws: as allocate.
+    /// Reserves memory in advance. Throws: as allocate.
     void reserve(std::size_t bytes, label const& who);
-    /// Gives whole pages and segments back that are free until at most `keep` bytes are reserved, or none is left to give.
-    /// Waits for the work that may still use them. Returns the bytes given back.
+    /// Releases free mappings and segments, after waiting for work that may still use them, until at most `keep` bytes are reserved or none
+    /// is left. Returns the bytes released.
     std::size_t trim(std::size_t keep) noexcept { return release_.trim(keep); }
 
     std::size_t reclaim(std::size_t wanted) noexcept override { return release_.reclaim(wanted); }
@@ -73,7 +73,7 @@ public:
     }
     [[nodiscard]] std::string title() const override { return blocks().title(); }
 
-    /// Nothing can be taken any more.
+    /// Rejects further allocations.
     void close_to_requests() noexcept;
     [[nodiscard]] std::string survivors() const { return blocks().survivors(); }
     [[nodiscard]] block_pool& blocks() noexcept { return memory_.blocks(); }
@@ -83,13 +83,14 @@ public:
         return blocks().stats();
     }
 
-    [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }  ///< the least of any block
+    /// The minimum alignment of a block.
+    [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
     [[nodiscard]] budget const& account() const noexcept { return memory_.account(); }
     [[nodiscard]] memory_kind kind() const noexcept { return memory_.kind(); }
     [[nodiscard]] std::optional<device> on() const noexcept { return memory_.on(); }
 
 private:
-    // By the lock, and out of line: with their arguments by value, who needs neither makes no copies of them.
+    // Paths with the lock, out of line. Arguments are passed by value, so that the fast paths need no copies in memory.
     [[nodiscard, gnu::noinline]] void* take_in_order(stream_ref s, std::size_t bytes, std::size_t alignment,
                                                      label who, lifespan meant, bool keeps) {
         if (is_of_parent()) [[unlikely]]
@@ -101,10 +102,10 @@ private:
     [[gnu::noinline]] void give_in_order(stream_ref s, void* p, std::size_t bytes) noexcept {
         give(&s, p, bytes);
     }
-    // In a pool that is closed, a block may be all that keeps it until now; and afterwards another's, that goes sooner.
+    // In a closed pool, the block may be the last reference to the pool, or another thread may free the last one meanwhile.
     void give(stream_ref const* s, void* p, std::size_t bytes) noexcept;
     [[nodiscard]] void* take(stream_ref const* s, block_request const& r);
-    // Room is made wherever it begins, and looked for again: others may have been there first.
+    // Grows by size + alignment - granule, and retries, as another thread may take the new memory first.
     [[nodiscard]] void* take_aligned(stream_ref const* s, block_request const& r);
 
     // --- in a capture ---
@@ -116,13 +117,14 @@ private:
         std::uint64_t const foreign = s.is_owned() ? 0 : foreign_capture_of(s);
         return foreign == 0 ? take(&s, r) : take_for_foreign_graph(s, foreign, r);
     }
-    // What may still use it has to be over by now, not at the launch, so the host waits for that.
+    // The host waits for pending work, as a graph's launch cannot.
     [[nodiscard]] void* take_for_graph(stream_ref s, block_request const& r);
-    // The same for a foreign capture, but for what the captured streams ran before, of which the library does not know when it is over.
+    // Does the same for a foreign capture, but avoids blocks with pending work that the captured streams ran before, as the library cannot
+    // tell when that has completed.
     [[nodiscard]] void* take_for_foreign_graph(stream_ref s, std::uint64_t foreign, block_request const& r);
-    // 0 for a `stream`, so that it makes no CUDA call. What goes wrong is reported.
+    // The foreign capture of a native handle, or 0; no CUDA call for a `stream`. Reports errors.
     [[nodiscard]] std::uint64_t foreign_capture_to_give_in(stream_ref const* s) noexcept;
-    // True when it is a graph's, or becomes one's: a captured stream gives it back. What is wrong with it is reported.
+    // Whether the block belongs to a graph, or now does because a captured stream freed it. Reports errors.
     [[nodiscard, gnu::noinline]] bool give_to_graph(stream_ref const* s, std::uint64_t foreign, void* p,
                                                     std::size_t bytes) noexcept {
         bool is_kept = true;
@@ -137,7 +139,8 @@ private:
             return true;
         } catch (misuse const& wrong) { report_error(wrong); } catch (...) {
             if (scope)
-                scope->fail(std::current_exception());  // nothing will come of it, so nothing need be kept
+                // the capture failed, so no graph will use the block
+                scope->fail(std::current_exception());
             else report_handled();
             return foreign != 0;  // the graph may use it, so it stays allocated
         }
@@ -299,7 +302,7 @@ CUOTA_INLINE void* pool_state::take_for_foreign_graph(stream_ref s, std::uint64_
 CUOTA_INLINE std::uint64_t pool_state::foreign_capture_to_give_in(stream_ref const* s) noexcept {
     if (!s || s->is_owned()) return 0;
     std::uint64_t foreign = 0;
-    // What fails for a passing reason must not free a block that a graph uses.
+    // A transient error must not free a block that a graph uses.
     for (int tries = 0; tries != 2; ++tries)
         if (report_failure_of([&] { foreign = foreign_capture_of(*s); })) break;
     return foreign;

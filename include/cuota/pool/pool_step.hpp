@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A step of a program in its pool: what is taken for it should be gone when it ends.
+/// A program's step in its pool.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,18 @@
 
 namespace cuota::inline v0 {
 
-/// The scope of one step: from `scoped_pool::begin_step` to the end of the block.
+/// The scope of one step, from `scoped_pool::begin_step` to destruction.
 ///
-/// Memory taken through it comes from the other end of the pool than what is `persistent()`: once the step is over, all
-/// but what stays is one free block again, also when weights or states were made in its midst. What was taken through
-/// it and is alive at its end is reported by tag, size and place, as misuse, and stays valid.
-/// Then the pool is trimmed to its release threshold, if it has one.
-/// Ages in reports are counted in steps. A pool has one step open at a time.
+/// Its memory comes from the opposite end of the pool to `persistent()` memory, so after the step everything that is not persistent is one
+/// free block again, even if weights or optimizer states were allocated meanwhile. The destructor reports its live blocks as misuse, by
+/// tag, size and call site; they stay valid. It then trims the pool to its release threshold, if set. Reports give ages in steps. A pool
+/// has at most one open step.
 ///
 /// Units:   as scoped_pool.
-/// Order:   that of the pool; the end does not wait, but where it trims.
-/// Threads: any may take and give; it ends when none takes through it any more.
-/// Throws:  as the pool; misuse when memory is asked for through a resource() while no step is open.
-/// Cost:    the end looks at each live block.
+/// Order:   as the pool. The destructor waits only if it trims.
+/// Threads: any may allocate and free; destroy the step after the last allocation.
+/// Throws:  as the pool; misuse for an allocation through resource() while no step is open.
+/// Cost:    the destructor visits each live block.
 /// Example:
 ///     for (cuota::batch b : loader.epoch(0)) {
 ///         auto const step = pool.begin_step();
@@ -38,20 +37,20 @@ namespace cuota::inline v0 {
 ///     }
 class pool_step {
 public:
-    pool_step(pool_step const&) = delete;  // a scope is one place; hand on resource() instead
+    pool_step(pool_step const&) = delete;  // not copyable: pass resource() instead
     pool_step& operator=(pool_step const&) = delete;
     ~pool_step();
 
-    /// The step for those who take a resource. May outlive it; requests while no step is open are misuse.
+    /// Returns the step as a resource, which may outlive it; allocating while no step is open throws misuse.
     [[nodiscard]] pool_resource_for<lifespan::step> resource() const noexcept;
-    operator any_resource() const;  ///< the same
-    /// The same, for the length of a call.
+    operator any_resource() const;  ///< same as resource()
+    /// Converts to a non-owning reference for the duration of a call.
     operator resource_ref() const noexcept;
 
-    /// As scoped_pool::allocate, for this step: to be given back before it ends.
+    /// Allocates for this step; see scoped_pool::allocate. Free before the step ends.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here()) const;
-    /// As scoped_pool::deallocate.
+    /// See scoped_pool::deallocate.
     void deallocate(stream_ref s, void* p, std::size_t bytes) const noexcept;
 
 private:

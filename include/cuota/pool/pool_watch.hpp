@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a pool that is observed does for its observer: it says what blocks were, and when they are not used any more.
+/// Notifies a pool's observer, also of completed frees.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Under the pool's lock.
+/// Requires the pool's lock.
 class pool_watch {
 public:
     /// Throws: std::bad_alloc.
@@ -28,19 +28,19 @@ public:
 
     void found(block const& b) noexcept { peaks_.add(b.note->name, b.size); }
     void taken(block const& b, stream_ref const* s) noexcept;
-    /// About to be free; returns what it was.
+    /// Notifies that a block will be freed; returns its description.
     [[nodiscard]] observed_block given(block const& b, stream_ref const* s) noexcept;
-    /// Free now, in order of the stream that `order` was asked for last, or of nobody.
+    /// The block is free: in the order of the stream last queried in `order`, or at once.
     void is_free(observed_block const& was, bool in_order, stream_order& order) noexcept;
-    /// Tells of what is over by now.
+    /// Notifies of completed frees.
     void settle(stream_order& order) noexcept { pending_.settle(order, *told_); }
 
-    /// The most that was live under each tag since it is observed.
+    /// Peaks of live bytes per tag since the observation began.
     [[nodiscard]] tag_peaks const& peaks() const noexcept { return peaks_; }
 
     // --- pages and segments ---
 
-    /// What a held window lacks, and is mapped by now: to be asked before it is joined. Throws: std::bad_alloc.
+    /// The mapped parts of a held window; construct it before the window is joined. Throws: std::bad_alloc.
     class growth {
     public:
         explicit growth(grow_window const& window);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A pool of memory with a scope: what it took goes back when the scope ends.
+/// A memory pool whose destructor releases all memory to its source.
 #pragma once
 
 #include <cstddef>
@@ -28,141 +28,141 @@ namespace cuota::inline v0 {
 
 namespace detail {
 class page_range;
-struct pool_on_pages;  // makes a pool on pages of another kind; the library has none
+struct pool_on_pages;  // makes a pool on other pages; not defined in the library
 }
 
-/// How a pool of device memory gets more. By pages, it has no holes between what it took at different times, and gives back
-/// what lies free, wherever that is: by mappings of one page to 64 MiB, each as a whole. By segments, only what it took as a
-/// whole.
+/// How a pool of device memory grows. Pages leave no holes between memory mapped at different times, and each free mapping (one page to 64
+/// MiB) can be released. A segment can only be released when it is free as a whole.
 /// Example: tests/pool/scoped_pool.cpp
 enum class pool_growth {
-    automatic,  ///< by pages (2 MiB as a rule) where the device has virtual memory, and by segments where they do not do
-    segments,  ///< as large as the request, or a little larger
+    /// Uses pages (usually 2 MiB) where the device has virtual memory, and segments where pages do not suffice.
+    automatic,
+    segments,  ///< uses segments of the request's size or slightly larger
 };
 
-/// How a pool behaves; what is left out is unbounded or empty. Example: tests/pool/scoped_pool.cpp
+/// Options of a pool. Example: tests/pool/scoped_pool.cpp
 struct pool_options {
-    tag name{};                   ///< for messages
-    std::size_t initial = 0;      ///< bytes to take at once; throws on construction when they are refused
-    std::size_t cap = unlimited;  ///< bytes that this pool may take, inside its budget; inclusive
-    std::size_t release_threshold = unlimited;  ///< at the end of a step it is trimmed to so many bytes
-    int reclaim_priority =
-        0;  ///< who gives back first when a budget is short: the higher, as for `reclaimer`
-    std::size_t alignment =
-        default_alignment;  ///< of every block, and its size a multiple; a power of two up to 2 MiB
-    pool_growth growth = pool_growth::automatic;  ///< of device memory; what other sources give is segments
-    /// Other devices whose kernels may use the pool's memory, and whose streams may ask for it. They must be able to: see
-    /// cudaDeviceCanAccessPeer. Where the pool grows by segments, this opens to them all that cudaMalloc gives of its device.
+    tag name{};                   ///< name in messages
+    std::size_t initial = 0;      ///< bytes to reserve in the constructor, which throws if refused
+    std::size_t cap = unlimited;  ///< maximum bytes of pages and segments (inclusive)
+    std::size_t release_threshold = unlimited;  ///< bytes that the pool is trimmed to after a step
+    /// When a budget is short, holders of higher priority release memory first; see `reclaimer`.
+    int reclaim_priority = 0;
+    /// Alignment of every block and its size; a power of two up to 2 MiB.
+    std::size_t alignment = default_alignment;
+    /// Growth of device memory. Other sources provide segments only.
+    pool_growth growth = pool_growth::automatic;
+    /// Other devices whose kernels may access the memory and on whose streams it may be allocated; cudaDeviceCanAccessPeer must hold. If
+    /// the pool grows by segments, the peers get access to all cudaMalloc memory of its device.
     device_set peers{};
 };
 
-/// Memory taken by pages or in large segments, cut into blocks for many requests, given back in one go when the scope ends.
+/// A stream-ordered suballocator: divides mapped pages and large segments into blocks, and releases all memory when it is destroyed.
 ///
-/// Blocks remember the stream that freed them: the same stream has them at once, another after the wait it needs, and it
-/// needs none for what it has waited for before. Of blocks that fit about as well, the one with the fewest waits is taken;
-/// of a pool that is nearly full the tightest, as if there were one stream only.
-/// Device memory grows by pages where the device has virtual memory: the pages that a request needs beside free ones, and up to a
-/// 64th of the pool's size more, at most one mapping. A mapping has several pages, at most a 1024th of what budget and device can
-/// still give: 64 MiB while that is 64 GiB; below 4 GiB it is one page, and no more than needed is mapped. When no page is left,
-/// mappings that are free elsewhere in the pool are unmapped for the request: what fits the free mappings together is served,
-/// wherever they lie. What pages cannot serve, as the last part of a cap that is no multiple of the page, a segment of the exact
-/// size does.
-/// Pages and segments are what is charged to the budget, because they are what the device really gave. Those that a
-/// pool does not use it gives back when its budget is short, or when `trim` says so.
+/// A stream can immediately reuse a block that it freed. Another stream waits for the pending work first, unless it has already waited for
+/// that work or later work. Among blocks that fit about equally well, the one that needs the fewest waits is chosen; a nearly full pool
+/// chooses the tightest fit.
 ///
-/// Units:   bytes; blocks are multiples of 256 (of `alignment`, if that is more); pages and segments are what is charged.
-/// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it.
-/// In a `capture`, what its streams take or give back is the graph's until that ends, and in the capture a stream has again
-/// what it gave back of the same size. The pool grows, waits and is trimmed beside the capture.
-/// In a foreign capture of a native stream, the host waits for earlier uses of a block that is allocated. A block that is freed in it is
-/// reused in that capture only, by the same stream; see release_foreign_graphs. A block that is freed after the capture is free for
-/// all, so its owner keeps it for as long as the graph is launched. A `stream` that is captured by CUDA's own calls is not noticed where
-/// the pool makes no CUDA call: use `capture`, or the native handle that `stream::get` returns.
+/// Device memory grows by pages where the device has virtual memory. For a request, the pool maps the pages missing next to free blocks,
+/// plus up to 1/64 of its size, at most one mapping. A mapping is at most 1/1024 of the bytes that budget and device have available: 64 MiB
+/// from 64 GiB on, and one page below 4 GiB; below 2 GiB (for pages of 2 MiB) only the missing pages are mapped. If no page is available,
+/// free mappings elsewhere in the pool are unmapped, so a request is served if the sum of the free mappings suffices. If pages cannot serve
+/// a request, as for the last bytes of a cap that is not a multiple of the page, a segment of the exact size does.
+///
+/// The budget is charged for pages and segments, the memory that the device provides. Unused ones are released when the budget is short,
+/// and by `trim`.
+///
+/// Units:   bytes; block sizes are multiples of 256 (of `alignment`, if that is larger).
+/// Order:   memory is valid on the allocating stream and is freed in the order of the stream passed to deallocate.
+/// In a `capture`, blocks that captured streams allocate or free belong to the graph until it is destroyed; within the capture, a stream
+/// reuses blocks of the same size that it has freed. The pool's growth, waits and trimming are not captured.
+/// In a foreign capture of a native stream, the host waits for earlier uses of an allocated block. A block freed in the capture is reused
+/// only there, by the same stream (see release_foreign_graphs). A block freed after the capture is available to all streams, so its owner
+/// must keep it as long as the graph is launched. A `stream` captured by CUDA's own calls is not detected where the pool makes no CUDA
+/// call: use `capture`, or the native handle from `stream::get`.
 /// Threads: any.
-/// Throws:  budget_exceeded, out_of_memory, misuse (an alignment that is no power of two or above 2 MiB, a request after its
-///          end, or on a stream of a device that is neither its own nor one of its `peers`), cuda_error: nothing is taken
-///          then. A wrong size, a foreign pointer or a second release goes to the error sink as misuse, and changes nothing.
-/// At its end what is still alive is reported by tag, size and place, and stays valid until its last owner is gone.
-/// Cost:    no CUDA call when a stream takes what it freed. Up to 64 KiB (and a 2048th of the pool) a thread takes again
-///          what it gave back in order of the same `stream` without a lock, some of each size; else a lock, and
-///          O(log n) in the free blocks of like size. To be refused costs no more. An alignment above 256 may take as much
-///          more room; what it skips stays free for others.
+/// Throws:  budget_exceeded, out_of_memory, misuse (an alignment that is not a power of two or is above 2 MiB; an allocation after
+///          destruction; a stream of a device that is neither the pool's nor one of its `peers`), cuda_error. On a throw, nothing is
+///          allocated. A deallocation of a wrong size or a foreign pointer and a double free are reported to the error sink as misuse and
+///          ignored.
+/// The destructor reports live blocks by tag, size and call site; their memory stays valid until their last owner is destroyed.
+/// Cost:    no CUDA call when a stream reuses its own block. Blocks of at most 64 KiB and 1/2048 of the pool are reused without a lock by
+///          the thread that freed them in the order of the same `stream` (a few of each size). Other requests, served or refused, take a
+///          lock and O(log n) in the free blocks of similar size. An alignment above 256 may need up to `alignment` more bytes, which stay
+///          available to others.
 /// Example: examples/train.cpp
 class scoped_pool {
 public:
-    /// What it may be told.
+    /// The type of the constructor's options.
     using options = pool_options;
 
-    /// Device memory of the current device, under a budget.
+    /// Constructs a pool of the current device's memory, charged to a budget.
     /// Throws: cuda_error, std::bad_alloc.
     explicit scoped_pool(budget const& account) : scoped_pool{account, options{}} {}
-    /// The same, as the options say.
-    /// Throws: cuda_error, std::bad_alloc; budget_exceeded or out_of_memory for `initial`; misuse for an alignment, and for a
-    /// peer that cannot reach the device.
+    /// Constructs a pool with options.
+    /// Throws: cuda_error, std::bad_alloc; budget_exceeded or out_of_memory for `initial`; misuse for an invalid alignment or an
+    /// unreachable peer.
     scoped_pool(budget const& account, options wanted, place where = place::here());
 
-    /// Memory of another source, under a budget. Throws: as above; misuse for `peers`, which only device memory can have.
+    /// Constructs a pool of another source's memory. Throws: as above; misuse for `peers`, which require device memory.
     scoped_pool(budget const& account, any_resource source, options wanted = {}, place where = place::here());
 
-    /// Addresses without memory, taken as device memory would be: for dry runs of what stands on a pool.
-    /// Throws: out_of_memory when the source has no addresses left for a range of pages.
+    /// Constructs a pool of addresses without memory that grows like device memory, for dry runs.
+    /// Throws: as above; out_of_memory if no addresses are left for a range of pages.
     scoped_pool(budget const& account, addresses_only source, options wanted = {},
                 place where = place::here());
 
-    /// Memory of another source, which counts for itself.
+    /// Constructs a pool of another source's memory without a budget, for a source with its own accounting.
     explicit scoped_pool(any_resource source, options wanted = {}, place where = place::here());
 
-    scoped_pool(scoped_pool const&) = delete;  // a scope is one place; hand on resource() instead
+    scoped_pool(scoped_pool const&) = delete;  // not copyable: pass resource() instead
     scoped_pool& operator=(scoped_pool const&) = delete;
 
     ~scoped_pool();
 
-    /// Ends the pool now. Throws: misuse naming what is still alive; the pool goes on then.
+    /// Closes the pool. Throws: misuse that names the live blocks; the pool stays open.
     void close();
 
-    /// Frees the blocks that were freed in foreign captures, and returns their bytes as requested.
+    /// Frees the blocks that were freed in foreign captures; returns their requested bytes.
     ///
-    /// A capture is foreign when it was begun by cudaStreamBeginCapture and not by `capture`, as by torch.cuda.graph. The library
-    /// does not know the graph that comes of it, which uses these blocks at each launch; so the pool does not reuse them before this
-    /// call or its end.
-    /// Order:   the caller makes sure that these graphs are not launched again, and that all launches have completed.
-    /// Threads: any. Throws: nothing. Cost: a look at each such block.
+    /// A foreign capture was begun by cudaStreamBeginCapture instead of `capture`, as by torch.cuda.graph. The library cannot track its
+    /// graph, which uses these blocks at each launch, so they are reused only after this call or the pool's destruction.
+    /// Order:   the caller ensures that these graphs are not launched again and that all launches have completed.
+    /// Threads: any. Throws: nothing. Cost: O(these blocks).
     /// Example: tests/pool/graph_blocks.sim.cpp
     std::size_t release_foreign_graphs() noexcept;
 
-    /// The pool for those who take a resource. May outlive the scope; requests after its end are misuse.
+    /// Returns the pool as a resource, which may outlive the scope; allocating afterwards throws misuse.
     [[nodiscard]] pool_resource resource() const noexcept { return pool_resource{state_}; }
-    operator any_resource() const;  ///< the same
-    /// The same, for the length of a call: it counts as no owner.
+    operator any_resource() const;  ///< same as resource()
+    /// Converts to a non-owning reference for the duration of a call.
     operator resource_ref() const noexcept;
 
-    /// The pool for memory that outlives steps: kept apart, so that steps leave one hole behind and not many.
+    /// Returns the pool for memory that outlives steps. It is kept together, so that a step leaves one hole and not many.
     [[nodiscard]] pool_resource_for<lifespan::persistent> persistent() const noexcept;
-    /// Begins a step; what it returns ends it. Throws: misuse while another is open.
+    /// Begins a step, which ends with the returned object. Throws: misuse if a step is open.
     [[nodiscard]] pool_step begin_step(place where = place::here());
-    /// Begins a frame: what is allocated in it is given back together. Throws: std::bad_alloc.
+    /// Begins a frame, a bump allocator that frees its allocations together. Throws: std::bad_alloc.
     [[nodiscard]] cuota::frame frame(place where = place::here()) { return cuota::frame{state_, where}; }
 
-    /// Valid in s from here on; to be given back by `deallocate` with the same bytes. Buffers do that by themselves.
-    /// Throws: as the class says.
+    /// Allocates memory that is valid on s from here on. Free it with the same `bytes`; buffers do so. Throws: as the class says.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  tag name = {}, place where = place::here());
-    /// In order of s: work that was enqueued on it before may still use the memory. Null does nothing.
+    /// Frees in the order of s: work enqueued on s before may still use the memory. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes) noexcept;
 
-    /// Gives back pages and segments that nobody uses until at most keep bytes are reserved; returns the bytes given back.
-    /// Waits on the host for work that may still use them. A mapping (one page to 64 MiB) or a segment is the smallest thing
-    /// it gives.
+    /// Releases unused mappings (one page to 64 MiB) and segments until at most `keep` bytes are reserved, after waiting on the host for
+    /// work that may still use them. Returns the bytes released.
     std::size_t trim(std::size_t keep = 0) noexcept;
 
-    /// The largest request that needs no more from the device or source: the largest free block. Bytes. Larger ones are
-    /// served while the budget has room, or pages lie free elsewhere in the pool. Cost: as stats.
+    /// Returns the bytes of the largest free block, the largest request that needs no further memory. Larger requests succeed while the
+    /// budget has bytes available or pages are free elsewhere in the pool. Cost: as stats.
     [[nodiscard]] std::size_t largest_free() const noexcept;
-    /// All of one instant. Cost: the lock, and calls in what threads hold ready for themselves.
+    /// Returns a consistent snapshot. Cost: the lock; revokes all thread caches.
     [[nodiscard]] pool_stats stats() const noexcept;
-    /// What is live, by tag, most bytes first. Throws: std::bad_alloc. Cost: a look at each live block, under the lock.
+    /// Returns the live bytes by tag, largest first. Throws: std::bad_alloc. Cost: O(live blocks), under the lock.
     [[nodiscard]] std::vector<tag_stats> stats_by_tag() const;
-    /// The account that pages and segments are charged to: the budget, or the cap inside it.
+    /// Returns the account that pages and segments are charged to: the budget, or the cap within it.
     [[nodiscard]] budget const& account() const noexcept;
 
 private:
@@ -172,7 +172,7 @@ private:
                 place where, sole<detail::page_range> pages);
 
     static std::size_t checked(std::size_t alignment, label const& who);
-    // The peers of a pool of that device.
+    // Returns the peers other than `on`; throws misuse if one cannot access the memory of `on`.
     static device_set peers_of(device on, options const& wanted, place where);
     static options const& without_peers(options const& wanted, place where);
     static std::string title(options const& wanted);
@@ -183,9 +183,9 @@ private:
     std::size_t const release_threshold_;
 };
 
-/// The way from a pool to its machinery, for those who look on. For the library: programs have `scoped_pool`.
+/// Access to a pool's internals for observers inside the library.
 struct pool_access {
-    /// Lives as long as the pool, and what was taken of it.
+    /// Returns the state, which lives as long as the pool and its allocations.
     [[nodiscard]] static detail::pool_state& state(scoped_pool const& pool) noexcept { return *pool.state_; }
 };
 

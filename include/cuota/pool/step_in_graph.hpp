@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A step plan whose slab a graph uses.
+/// A graph's use of a step plan's slab.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// What a graph keeps of a step plan, which is known as State: the slab that served requests in the capture, mostly one. Each
-/// launch comes after all that was given back to it, on any stream, and before all that is taken of it later.
+/// A graph's reference to a step plan (State) and to the slabs that served requests in its capture, usually one. Each launch comes after
+/// all earlier frees in the slab, on any stream, and before later allocations.
 template <class State>
 class step_in_graph final : public graph_use {
 public:
@@ -36,7 +36,7 @@ public:
         of_->server().give_back_idle();
     }
 
-    /// In the capture: what serves requests now is used. Throws: std::bad_alloc.
+    /// The capture uses the current slab. Throws: std::bad_alloc.
     void look_at_slab() {
         of_->server().with_router([&](step_router& r) {
             planned_slab* const now = r.slabs().now();
@@ -64,13 +64,13 @@ public:
                 for (used const& u : slabs_) u.slab->end_launch(r.slabs().order(), s);
             });
         });
-        if (!is_known) rt::drain(s);  // nothing to remember its order by
+        if (!is_known) rt::drain(s);  // its order cannot be recorded
     }
 
 private:
     struct used {
         planned_slab* slab;
-        std::uint64_t until;  // the last turn in which the capture may have taken something
+        std::uint64_t until;  // last turn in which the capture may have allocated
     };
     shared<State> const of_;
     std::vector<used> slabs_;

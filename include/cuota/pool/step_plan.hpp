@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Steps that are served from one slab: the first is recorded, those after it are the same.
+/// Steps that repeat, served from one slab.
 #pragma once
 
 #include <cstddef>
@@ -25,33 +25,33 @@ class step_state;
 extern template class shared<detail::step_state>;
 #endif
 
-/// A step plan as a resource: an eight-byte handle. Keeps the slab valid, not the plan's scope open.
-/// Order, threads, throws, cost: those of `step_plan`. Example: tests/pool/step_plan.cpp
+/// A step plan as a resource: an eight-byte handle that keeps the slab valid, but does not extend the plan's scope.
+/// Order, threads, throws, cost: as `step_plan`. Example: tests/pool/step_plan.cpp
 class step_resource {
 public:
-    /// What a captured stream gives back stays the graph's, as the concept of that name says.
+    /// Blocks that a captured stream frees stay with the graph; see `keeps_for_graphs`.
     static constexpr bool keeps_for_graphs = true;
-    /// The same plan; its move is a copy, so a handle that was moved from is still valid.
+    /// Refers to the same plan. A move copies, so a moved-from handle stays valid.
     step_resource(step_resource const&) noexcept = default;
-    step_resource& operator=(step_resource const&) noexcept = default;  ///< the same plan as other
+    step_resource& operator=(step_resource const&) noexcept = default;  ///< same plan as other
     ~step_resource() = default;
 
-    /// Valid in s from here on: at its planned place, or served by what the plan stands on.
+    /// Allocates memory that is valid on s from here on: in the slab, or from the upstream resource.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {});
-    /// In order of s. Null does nothing.
+    /// Frees in the order of s. Null is ignored.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept;
-    /// Valid on every stream at return; of what the plan stands on, and no part of the plan.
+    /// Allocates upstream, outside the plan; valid on every stream at return.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {});
-    /// For when all work on it was seen to end.
+    /// Frees memory that no work uses any more.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept;
-    /// Bytes: 256.
+    /// Returns 256 bytes.
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return default_alignment; }
-    /// That of what the plan stands on.
+    /// kind of the upstream resource
     [[nodiscard]] memory_kind kind() const noexcept;
-    /// Whether both are one plan.
+    /// Compares by plan.
     friend bool operator==(step_resource const&, step_resource const&) noexcept = default;
 
 private:
@@ -60,17 +60,17 @@ private:
     shared<detail::step_state> state_;
 };
 
-/// A step of a program: from `step_plan::begin` to the end of this scope. Move-only; moved-from is no step.
-/// Threads: one at a time. Throws: nothing; what a step's end finds goes to the error sink.
+/// A step of a program, from `step_plan::begin` to destruction. Move-only; empty if moved from. Threads: one at a time. Throws: nothing;
+/// errors at the end of a step are reported to the error sink.
 /// Example: examples/replay_graph.cpp
 class step_scope {
 public:
-    step_scope(step_scope&&) noexcept = default;  ///< the step ends with the new owner
-    /// Ends the step that it was, and takes over the other.
+    step_scope(step_scope&&) noexcept = default;  ///< the new owner ends the step
+    /// Ends its step and takes ownership of the other.
     step_scope& operator=(step_scope&& other) noexcept;
     ~step_scope() { end(); }
 
-    /// True for a step that is recorded, and served by what the plan stands on.
+    /// Returns whether the step is recorded, and so served upstream.
     [[nodiscard]] bool is_recorded() const noexcept;
 
 private:
@@ -80,76 +80,71 @@ private:
     shared<detail::step_state> state_;
 };
 
-/// Memory for a program that does the same again and again, as training does: one step is recorded, a place in one slab
-/// is planned for each of its requests, and the steps after it have them there.
+/// Static memory planning for programs that repeat their allocations, as training does: one step is recorded, each of its requests gets an
+/// offset in one slab, and later steps are served there.
 ///
-/// The n-th request of a step goes to the n-th place if it has that size. One that does not is served by what the plan
-/// stands on, mostly a pool, and counted by its reason; so are allocate_sync, requests between steps, and those that
-/// were still alive when the recorded step ended. A request that has the size of one of the next 16 is taken for that:
-/// those before it were left out. Nobody has bytes that are another's, whatever the program does: what outlives its
-/// step keeps its bytes, and who would have had them is served elsewhere.
-/// The slab is one allocation of what the plan stands on, so it is charged to that one's budget. It is taken when the
-/// step after the recorded one begins; when it is refused, that step and those after it are served without it, and
-/// `prepare` tells why.
+/// The n-th request of a step gets the n-th offset if it has that size. Other requests are served by the upstream resource, usually a pool,
+/// and counted by reason; so are allocate_sync, requests between steps, and those that were live when the recorded step ended. A request
+/// that has the size of one of the next 16 planned requests is served as that one, and the planned requests before it are skipped. Bytes in
+/// use are never allocated again: a block that outlives its step keeps them, and the request planned there is served upstream.
 ///
-/// Units:   bytes; places in the slab are multiples of 256.
-/// Order:   memory is valid in the stream that asked; given back in the order of the stream that frees it. Bytes that
-///          go from one stream to another wait by events, also from one step to the next; the host does not wait.
-/// In a `capture`, a planned step has its addresses, on one stream, and they are the graph's as well while it is there: launches
-/// and steps wait for each other. A request that deviates is misuse there.
-/// Threads: any may ask and give back; one step at a time. The order of requests decides, so steps that several threads
-///          share mostly do not repeat.
-/// Throws:  as what it stands on; misuse when asked after its end. A wrong size, a pointer that is not alive or a second
-///          release goes to the error sink as misuse, and changes nothing.
-/// An alignment above 256 is no part of a plan: what it stands on honours that, or refuses it.
-/// At its end what is still alive in the slab is reported by tag, size and place, and stays valid until its last owner
-/// is gone.
-/// Cost:    no CUDA call and no lock for requests of one thread on one stream. The slab has the peak of the plan, no byte
-///          more.
+/// The slab is one allocation from the upstream resource, charged to its budget and made when the step after the recorded one begins. If it
+/// is refused, that step and later ones are served upstream; `prepare` throws the reason.
+///
+/// Units:   bytes; offsets in the slab are multiples of 256.
+/// Order:   memory is valid on the allocating stream and is freed in the order of the stream passed to deallocate. Reuse on another stream,
+///          also in a later step, waits by events; the host does not wait.
+/// In a `capture`, a planned step on one stream has its planned addresses. The graph uses them as long as it exists: launches and steps
+/// wait for each other. A request that deviates throws misuse there, as does any request of a planned step on a native stream in a foreign
+/// capture.
+/// Threads: any may allocate and free; one step at a time. The order of requests matters, so steps that threads share seldom repeat.
+/// Throws:  as upstream; misuse for an allocation after destruction. A deallocation of a wrong size or of a pointer that is not live and a
+///          double free are reported to the error sink as misuse and ignored.
+/// Requests with an alignment above 256 are outside the plan: the upstream resource serves or refuses them.
+/// The destructor reports live blocks in the slab by tag, size and call site; they stay valid until their last owner is destroyed.
+/// Cost:    no CUDA call and no lock for requests of one thread on one stream. The slab has exactly the plan's peak.
 /// Example: examples/replay_trace.cpp
 class step_plan {
 public:
-    /// What it may be told.
+    /// The type of the constructor's options.
     using options = step_plan_options;
 
-    /// A plan over a resource, which serves what is recorded and what deviates, and gives the slab.
-    /// Takes nothing yet. Throws: std::bad_alloc.
+    /// Constructs a plan over an upstream resource for the slab and for recorded and deviating requests. Allocates nothing yet. Throws:
+    /// std::bad_alloc.
     explicit step_plan(any_resource upstream, options wanted = {});
-    step_plan(step_plan const&) = delete;  // a scope is one place; hand on resource() instead
+    step_plan(step_plan const&) = delete;  // not copyable: pass resource() instead
     step_plan& operator=(step_plan const&) = delete;
     ~step_plan();
 
-    /// Begins a step, which ends with the scope. The first one is recorded; the next one plans it and takes the slab.
-    /// A recorded step that an exception ends is forgotten, and the next one recorded instead.
-    /// Throws: misuse when a step is open; cuda_error; std::bad_alloc: no step has begun then.
+    /// Begins a step, which ends with the returned object. The first is recorded; the next plans it and allocates the slab. A recording
+    /// that an exception ends is discarded, and the next step is recorded.
+    /// Throws: misuse if a step is open; cuda_error; std::bad_alloc. No step has begun.
     [[nodiscard]] step_scope begin(place where = place::here());
-    /// The next step is recorded and planned anew. Throws: misuse in a step.
+    /// Discards the plan; the next step is recorded. Throws: misuse in a step.
     void record_again(place where = place::here());
-    /// Plans the recorded step if it is not, and takes the slab if that is missing: what `begin` does otherwise.
-    /// Throws: out_of_memory when the slab is refused; misuse in a step, or without a recorded one; cuda_error. The
-    ///         recorded step is kept.
+    /// Plans the recorded step and allocates the slab, unless done; otherwise `begin` does so. The recorded step is kept on a throw.
+    /// Throws: out_of_memory if the slab is refused; misuse in a step or without a recorded one; cuda_error.
     void prepare(place where = place::here());
 
-    /// The planned step, a copy; empty before the first is planned. Throws: std::bad_alloc.
+    /// Returns a copy of the planned step; empty if none. Throws: std::bad_alloc.
     [[nodiscard]] planned_step planned() const;
-    /// Saves the planned step. Throws: misuse when there is none; data_error when the file cannot be written.
+    /// Saves the planned step. Throws: misuse without a planned step; data_error if the file cannot be written.
     void save(std::string const& path, place where = place::here()) const;
-    /// Takes a saved plan in place of a recorded step. Throws: data_error with line and reason; misuse in a step.
-    /// Nothing has changed then.
+    /// Uses a saved plan instead of a recorded step. Strong guarantee. Throws: data_error with line and reason; misuse in a step.
     void load(std::string const& path, place where = place::here());
-    /// Takes a step whose requests are known, as `plan_requests` lists and plans them, in place of a recorded one: not even the
-    /// first step needs more than the slab. Throws: as plan_requests; misuse in a step. Nothing has changed then.
+    /// Uses a step of known requests, planned by `plan_requests`, instead of a recorded one: even the first step needs only the slab.
+    /// Strong guarantee. Throws: as plan_requests; misuse in a step.
     void expect(std::span<lifetime const> requests, plan_options const& how = {},
                 place where = place::here());
 
-    /// The plan for those who take a resource. May outlive the scope; requests after its end are misuse.
+    /// Returns the plan as a resource, which may outlive the scope; allocating afterwards throws misuse.
     [[nodiscard]] step_resource resource() const noexcept { return step_resource{state_}; }
-    operator any_resource() const;  ///< the same
+    operator any_resource() const;  ///< same as resource()
 
-    /// All of one instant.
+    /// Returns a consistent snapshot.
     [[nodiscard]] step_plan_stats stats() const;
-    /// What is alive of steps before this one: those with a place in the slab now, and, as they were then, those that
-    /// the recorded step left alive. Throws: std::bad_alloc.
+    /// Returns live blocks of earlier steps: those in the slab now, and those that the recorded step left at its end. Throws:
+    /// std::bad_alloc.
     [[nodiscard]] std::vector<holding> survivors() const;
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The requests and releases of one step, as they come.
+/// Records the requests and frees of one step.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,14 @@ namespace cuota::inline v0::detail {
 /// Not thread-safe.
 class step_recorder {
 public:
-    /// Throws: std::bad_alloc; unchanged then.
+    /// Strong guarantee. Throws: std::bad_alloc.
     void note_taken(void const* p, std::size_t bytes, label const& who);
-    /// What was not noted when it was taken is passed over.
+    /// Ignores blocks whose allocation was not recorded.
     void note_given(void const* p) noexcept;
 
-    /// The step, without places. What is still alive is not planned.
+    /// The step without offsets; live blocks are not planned.
     [[nodiscard]] planned_step end();
-    /// Who is still alive, in order.
+    /// Live blocks, in order.
     [[nodiscard]] std::vector<holding> survivors() const;
 
 private:
@@ -35,7 +35,7 @@ private:
 
     std::vector<planned_request> requests_;
     std::vector<holding> labels_;
-    std::unordered_map<void const*, std::size_t> live_;  // the last one that was taken there
+    std::unordered_map<void const*, std::size_t> live_;  // latest request by address
     std::uint64_t now_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where the requests of a program's steps go: to the slab, or to others, with or without a record; and how many.
+/// Routes requests to the slab or upstream; records and counts them.
 #pragma once
 
 #include <array>
@@ -29,38 +29,34 @@ public:
 
     // --- steps ---
 
-    /// Requests are recorded from now on.
     void begin_recorded_step();
-    /// Requests are served from the slab from now on, as long as there is one.
     void begin_planned_step() noexcept;
-    /// What was recorded, if the step was.
+    /// Returns the recording of a recorded step.
     [[nodiscard]] std::optional<step_recorder> end_step() noexcept;
-    /// No more requests.
+    /// Rejects further requests.
     void close() noexcept { phase_ = phase::closed; }
     /// Throws: misuse after close.
     void check_open(place where) const;
 
     // --- requests ---
 
-    /// The memory for a request; null for one that is left to others. Throws: misuse after close; as try_take of a slab.
+    /// Returns memory from the slab, or null if upstream must serve the request. Throws: misuse after close; as planned_slab::try_take.
     [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who);
-    /// Where in the plan of which step it is.
+    /// A position in the plan within one step.
     struct position {
         std::size_t step = 0;
         std::uint32_t next = 0;
     };
     [[nodiscard]] position now() const noexcept;
-    /// Others refused a request that was left to them, which had brought the plan from `before` to `after`: it is where it
-    /// was, for the next request, perhaps the same again.
+    /// Upstream refused a request that moved the position from `before` to `after`: restores it, so that a retry matches the same request.
     void note_refused(position before, position after) noexcept;
-    /// Others served a request that was left to them. Throws: std::bad_alloc; unchanged then.
+    /// Records a request served upstream. Strong guarantee. Throws: std::bad_alloc.
     void note_taken(void const* p, std::size_t bytes, label const& who);
-    /// A request that no plan is for is left to others. Throws: misuse after close.
+    /// Counts a request outside the plan. Throws: misuse after close.
     void note_outside(label const& who);
 
-    /// Gives back p in order of a stream, or, by none, at once; false when it is of those that others serve.
-    /// Throws: misuse when it cannot be right; cuda_error or std::bad_alloc when there is nothing to remember its order by.
-    ///         Unchanged then.
+    /// Frees p in the order of s, or at once if s is null; false if upstream owns it. Strong guarantee. Throws: misuse for an invalid call;
+    /// cuda_error or std::bad_alloc if the order cannot be recorded.
     [[nodiscard]] bool try_give(stream_ref const* s, void const* p, std::size_t bytes);
 
     [[nodiscard]] step_plan_stats stats() const noexcept;

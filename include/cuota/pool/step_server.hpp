@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Serves the requests of steps, from a slab or by what that was taken from.
+/// Serves requests of steps from a slab or upstream.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A step_router, and the upstream that stands for the others. Threads: any; the upstream and the error sink are never
-/// called with the lock.
+/// A step_router and its upstream resource. Threads: any. The lock is not held in calls of upstream and the error sink.
 class step_server {
 public:
     explicit step_server(any_resource upstream) noexcept : upstream_{std::move(upstream)} {}
@@ -34,7 +33,6 @@ public:
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment) noexcept;
     [[nodiscard]] memory_kind kind() const noexcept { return upstream_.kind(); }
 
-    /// Runs f with the router, under the lock.
     template <class F>
     decltype(auto) with_router(F f) {
         return lock_.run_alone([&]() -> decltype(auto) { return f(router_); });
@@ -44,20 +42,19 @@ public:
         return lock_.run_alone([&]() -> decltype(auto) { return f(router_); });
     }
 
-    /// Takes the slab for a step of which every request has its place. One at a time.
-    /// Throws: what the upstream throws, std::bad_alloc; unchanged then.
+    /// Allocates the slab of a step with offsets. One call at a time. Strong guarantee. Throws: as upstream; std::bad_alloc.
     void take_slab(planned_step const& step, tag name);
-    /// Gives back retired slabs that nobody has anything of. One that cannot be waited for is kept, and that is reported.
+    /// Frees idle retired slabs; keeps and reports those that cannot be waited for.
     void give_back_idle() noexcept;
 
 private:
-    // In a capture: it would have another address at each launch, or none.
+    // In a capture: upstream memory would have another address at each launch.
     void refuse_deviation(stream_ref s, std::size_t bytes, label const& who);
-    // Later steps have the same slab, and are in no order with launches of a graph that the library does not know.
+    // Later steps use the same slab, and the library cannot order them with launches of a foreign graph.
     void refuse_foreign_capture(stream_ref s, label const& who);
     [[nodiscard]] void* allocate_unplanned(stream_ref s, std::size_t bytes, std::size_t alignment,
                                            label const& who);
-    // What a slab has no such places for: honoured by the upstream, or refused.
+    // An alignment that the slab does not have: upstream serves or refuses it.
     [[nodiscard, gnu::noinline]] void* allocate_outside(stream_ref s, std::size_t bytes,
                                                         std::size_t alignment, label const& who) {
         if (bytes == 0) return nullptr;
@@ -82,7 +79,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE step_server::~step_server() {
-    // What is still alive has no owner left who could use it; but it may be in use by a stream.
+    // Live blocks have no owner left that could use them, but may be in use by a stream.
     while (auto const slab = router_.slabs().take_any()) {
         bool const is_over =
             slab->live() == 0 && report_failure_of([&] { router_.slabs().wait_for_releases(*slab); });
@@ -134,7 +131,8 @@ CUOTA_INLINE void step_server::deallocate(stream_ref s, void* p, std::size_t byt
 }
 
 CUOTA_INLINE void* step_server::allocate_sync(std::size_t bytes, std::size_t alignment, label const& who) {
-    check_alignment(alignment, who, unlimited);  // the upstream's is perhaps less, and then it says so
+    // upstream may support less, and reports that
+    check_alignment(alignment, who, unlimited);
     if (bytes == 0) return nullptr;
     lock_.run([&] { router_.note_outside(who); });
     return upstream_.allocate_sync(bytes, alignment, who);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The machinery of step_plan: a step is recorded, then planned, then served, until another is to be recorded.
+/// The implementation of step_plan: a step is recorded, then planned, then served.
 #pragma once
 
 #include <exception>
@@ -19,7 +19,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// One step at a time; its requests go to `server`. Threads: any.
+/// One step at a time; `server` handles its requests. Threads: any.
 class step_state final : public ref_counted {
 public:
     step_state(any_resource upstream, step_plan_options wanted)
@@ -28,10 +28,10 @@ public:
 
     [[nodiscard]] step_server& server() noexcept { return server_; }
 
-    /// Before a request in order of s: in a capture, the graph will use the slab. Throws: misuse when another capture that goes
-    /// on does, too; cuda_error, std::bad_alloc. Cost: a load; a thread that captures has no record.
+    /// Prepares for a request on s: in a capture, registers the slab with the graph. Throws: misuse if another active capture uses it;
+    /// cuda_error, std::bad_alloc. Cost: a load, as a capturing thread has no thread record.
     void look_for_capture(stream_ref s);
-    /// The same before something is given back. What goes wrong makes the capture fail.
+    /// Does the same for a free; an error fails the capture.
     void look_for_capture_of_end(stream_ref s) noexcept;
 
     void begin_step(place where);
@@ -42,10 +42,10 @@ public:
     void use(planned_step step, place where);
     void prepare(place where);
 
-    /// No more requests. What is alive in a slab is reported.
+    /// Rejects further requests and reports live blocks in slabs.
     void close() noexcept;
 
-    /// Empty before a step is planned.
+    /// Returns an empty step if none is planned.
     [[nodiscard]] planned_step planned() const;
     [[nodiscard]] planned_step planned_or_throw(place where) const;
     [[nodiscard]] step_plan_stats stats() const;
@@ -55,7 +55,7 @@ private:
     [[gnu::noinline]] void enter_capture(stream_ref s) { keep_slab_for_capture(s); }
     void keep_slab_for_capture(stream_ref s);
 
-    // Does f with a step open, so that no other begins; then ends it, and does what comes next in the same turn.
+    // Calls f while no step can begin; then next(router), together with allowing steps again.
     template <class F, class G>
     void between_steps(F f, place where, G next) {
         server_.with_router([&](step_router& r) {
@@ -77,28 +77,28 @@ private:
         });
     }
 
-    // By the thread that opened one.
+    // Called by the thread that set is_open_.
 
     void make_ready();
     void place_all();
     void take_slab();
-    // The plan, and the slab as soon as nobody has anything of it.
+    // Discards the plan; its slab is freed once idle.
     void forget();
 
-    // For the next step to plan; a step of no requests is none.
+    // Keeps a recording with requests, to be planned by the next step.
     void keep(step_recorder& ended);
 
     step_server server_;
     step_plan_options const options_;
 
-    // All that follows with the router, or by the thread that opened a step.
-    bool is_open_ = false;  // a step, or what must not come between two
+    // Protected by the router's lock, or owned by the thread that set is_open_.
+    bool is_open_ = false;  // in a step, or an operation between steps
     std::optional<planned_step> step_;
-    bool is_placed_ = false;  // every request of it
+    bool is_placed_ = false;  // all requests have offsets
     bool has_slab_ = false;
-    bool was_refused_ = false;        // its slab
-    std::vector<holding> unplanned_;  // what the recorded step left alive
-    int exceptions_ = 0;              // on their way when the step began
+    bool was_refused_ = false;        // the slab
+    std::vector<holding> unplanned_;  // blocks that the recorded step left live
+    int exceptions_ = 0;              // uncaught exceptions when the step began
 };
 
 }  // namespace cuota::inline v0::detail

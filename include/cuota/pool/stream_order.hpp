@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// When memory freed on one stream may be used on another: tickets, and the fewest events that can tell.
+/// Happens-before tracking: when memory freed on one stream may be used on another.
 #pragma once
 
 #include <algorithm>
@@ -21,83 +21,80 @@
 
 namespace cuota::inline v0::detail {
 
-/// An event of a stream: whoever waits for it without the pool's lock keeps it.
+/// An event that a thread can wait for without the pool's lock.
 class stream_mark final : public ref_counted, public event {
 public:
     using event::event;
     using event::record_in;
 };
 
-/// The streams that a pool has seen. A release costs a number; an event is recorded only when another stream wants
-/// the memory, and then serves every release before it. Not thread-safe: under the pool's lock.
+/// The streams that a pool has seen. A free increments a ticket; an event is recorded only when another stream needs the memory, and covers
+/// all earlier frees of its stream.
+///
+/// Not thread-safe: requires the pool's lock.
+/// Throws: cuda_error, std::bad_alloc where not noexcept. On a throw, no stream is registered, no point is created and nothing waits.
 class stream_order {
 public:
-    /// Where an index is asked for: the host, which no stream's work is in order with.
+    /// The index for the host, which is ordered after no stream.
     static constexpr std::uint32_t nobody = ~std::uint32_t{0};
 
-    /// The index of a stream that was entered. Keyed by id: handles are reused, ids are not. Throws: cuda_error.
+    /// The index of a registered stream, by id, as handles are reused.
     [[nodiscard]] std::optional<std::uint32_t> find(stream_ref s);
-    /// The stream asked for before is s: its index is `last`. Throws: cuda_error.
+    /// Whether s is the stream of the previous query, of index last().
     [[nodiscard]] bool was_last(stream_ref s) const { return is_last(s.id()); }
     [[nodiscard]] std::uint32_t last() const noexcept { return last_; }
-    /// The index of a stream, entering it when it is new; perhaps where one was that is over.
-    /// Throws: cuda_error, std::bad_alloc; unchanged then.
+    /// The index of a stream. A new stream is registered, possibly at the index of a finished one.
     [[nodiscard]] std::uint32_t index_of(stream_ref s);
 
-    /// The point after everything enqueued so far on the stream of that index. A handle whose owner is not known here
-    /// may be destroyed, or mean another stream in another thread, by the time the memory is wanted: its event is
-    /// recorded at once. Throws: cuda_error, std::bad_alloc; no point is waited for then.
+    /// Returns the point after all work enqueued on that stream. For a native handle, records the event at once, as the stream may be
+    /// destroyed, or the handle may mean another stream in another thread, before the memory is needed.
     [[nodiscard]] wait_point release_on(std::uint32_t stream);
 
-    /// The last release on the stream that was asked for last.
+    /// The last free on the stream of the previous query.
     [[nodiscard]] wait_point last_release() const noexcept { return {last_, lanes_[last_].ticket}; }
 
-    /// As release_on, for a stream whose owner keeps it: makes no CUDA call.
+    /// release_on for a stream kept alive by its owner; makes no CUDA call.
     [[nodiscard]] wait_point release_on_owned(std::uint32_t stream) noexcept;
 
-    /// Nothing to wait for: on that stream itself, or it has waited for that or something later before, or the work is
-    /// known to be over. Makes no CUDA call.
+    /// Whether `stream` need not wait: the point is its own, it has waited for that or a later point, or the work is known to have
+    /// completed. Makes no CUDA call.
     [[nodiscard]] bool is_ordered(wait_point point, std::uint32_t stream) const noexcept;
 
-    /// The stream of that index is kept, and its index is no other's, until as many let go of it.
+    /// Count the references to an index. While one exists, the index is not reused and its stream is kept alive.
     void keep(std::uint32_t stream) noexcept { ++lanes_[stream].keepers; }
     void let_go(std::uint32_t stream) noexcept { --lanes_[stream].keepers; }
 
-    /// As is_ordered, and looks whether an event that was recorded anyway is done by now. Throws: cuda_error.
+    /// is_ordered, or a recorded event has completed.
     [[nodiscard]] bool is_ready(wait_point point, std::uint32_t stream);
 
-    /// False while a point cannot be waited for, by a stream or the host: others capture its stream, and its event was not recorded
-    /// before. Throws: cuda_error.
+    /// Returns false while neither streams nor the host can wait for the point: its stream is in a foreign capture, and no event was
+    /// recorded before.
     [[nodiscard]] bool can_be_waited_for(wait_point point) const;
 
-    /// Makes work enqueued later on s, whose index is `stream`, wait for a point that is not known to be over, and so
-    /// for all that the point's stream had waited for when its event was recorded. For a stream that is captured, which can
-    /// wait for nothing outside, the host waits.
-    /// Throws: cuda_error, std::bad_alloc; misuse for a point of captured work, or one that cannot be waited for; nothing waits then.
+    /// Makes later work on s, of index `stream`, wait for a point, and thereby for all that the point's stream had waited for when its
+    /// event was recorded. For a captured stream, which cannot wait for work outside its capture, the host waits.
+    /// Throws: misuse for a point of captured work, or one that cannot be waited for.
     void wait(stream_ref s, std::uint32_t stream, wait_point point);
 
-    /// Looks which streams have work of before a release; true when none has. What is known for waits stays as it is. A
-    /// stream that is being captured is not looked at, and counts as busy. Throws: cuda_error.
+    /// Queries which streams have pending work of earlier frees; true if none has. Leaves the points for waits unchanged. A captured stream
+    /// is not queried and counts as busy.
     [[nodiscard]] bool look();
-    /// As of the last look: the work before a point is over. Makes no CUDA call.
+    /// Whether the work before a point had completed at the last look(). Makes no CUDA call.
     [[nodiscard]] bool was_over(wait_point point) const noexcept;
 
-    /// Waits on the host. Throws: cuda_error.
     void wait_on_host(wait_point point);
 
-    /// As wait_on_host, in two parts: what this returns is waited for without the lock, by its `synchronize`; null when the
-    /// point is over. Throws: cuda_error.
+    /// The first part of wait_on_host: returns the event to `synchronize` without the lock; null if the point has completed.
     [[nodiscard]] shared<stream_mark> to_wait_for(wait_point point);
     [[nodiscard]] bool is_known_done(wait_point point) const noexcept;
 
-    // --- in a capture: releases on its streams are no points that anybody can wait for, and none at all when it is over ---
+    // --- captures: frees on captured streams cannot be waited for, and are void afterwards ---
 
-    /// From now on until end_capture, what is released on these streams is captured work.
-    /// Throws: misuse while there is another capture; std::bad_alloc.
+    /// Treats frees on these streams as captured until end_capture. Throws: misuse during another capture.
     void begin_capture(std::span<std::uint64_t const> ids);
     void end_capture() noexcept;
 
-    [[nodiscard]] std::size_t waits() const noexcept { return waits_; }  ///< waits put into streams so far
+    [[nodiscard]] std::size_t waits() const noexcept { return waits_; }  ///< enqueued on streams so far
     [[nodiscard]] std::size_t streams() const noexcept { return lanes_.size(); }
 
 private:
@@ -106,15 +103,15 @@ private:
     struct lane {
         std::uint64_t id;
         stream_share stream;
-        std::uint64_t ticket = 0;    // releases so far
-        std::uint64_t recorded = 0;  // the ticket that mark stands for
-        std::uint64_t done = 0;      // releases known to be over
+        std::uint64_t ticket = 0;    // frees
+        std::uint64_t recorded = 0;  // the ticket that mark covers
+        std::uint64_t done = 0;      // frees known to be complete
         std::size_t keepers = 0;
-        std::uint64_t captured_above = none_captured;  // tickets
+        std::uint64_t captured_above = none_captured;  // tickets above are captured
         bool is_busy = false;                          // at the last look
         shared<stream_mark> mark{};
-        // By stream, the last ticket that what is enqueued here from now on comes after, and what came after mark did
-        // when that was recorded: vector clocks (Fidge, 1988; Mattern, 1989).
+        // Vector clocks (Fidge, 1988; Mattern, 1989) by stream: `seen`, the last ticket that future work here comes after; `mark_saw`,
+        // `seen` when mark was recorded.
         std::vector<std::uint64_t> seen{};
         std::vector<std::uint64_t> mark_saw{};
 
@@ -128,11 +125,11 @@ private:
 
     [[nodiscard]] static bool has_run(lane const& l);
 
-    // Null when the point is over, as all is that a stream did before it was captured.
+    // Returns null if the point has completed, as all work before a capture has.
     [[nodiscard]] event const* mark_of(wait_point point);
 
-    // A lane can be taken over when all its work is over and nobody will enqueue more. Tickets go on counting, so
-    // that points of the stream before are done points of the stream after.
+    // Whether the index can be reused: all work is complete and no owner can enqueue more. Tickets continue, so that points of the previous
+    // stream are complete for the next.
     [[nodiscard]] bool is_vacant(std::uint32_t i);
 
     [[nodiscard]] bool is_of_capture(std::uint64_t id) const noexcept;
@@ -140,7 +137,7 @@ private:
     [[nodiscard]] std::uint32_t enter_lane(stream_ref s, std::uint64_t id);
 
     dynamic_array<lane> lanes_;
-    std::vector<std::uint64_t> captured_;  // ids of streams, by a capture that goes on
+    std::vector<std::uint64_t> captured_;  // ids of streams in the current capture
     std::uint32_t last_ = 0;
     std::size_t waits_ = 0;
 };
@@ -208,7 +205,7 @@ CUOTA_INLINE void stream_order::wait(stream_ref s, std::uint32_t stream, wait_po
 }
 
 CUOTA_INLINE bool stream_order::look() {
-    for (lane& l : lanes_) l.is_busy = l.done != l.ticket;  // until it is known better
+    for (lane& l : lanes_) l.is_busy = l.done != l.ticket;  // pessimistic until queried
     for (lane& l : lanes_) l.is_busy = l.is_busy && !has_run(l);
     return lanes_.find_if([](lane const& l) { return l.is_busy; }) == lanes_.end();
 }
@@ -267,7 +264,7 @@ CUOTA_INLINE wait_point stream_order::release_on_native(std::uint32_t stream) {
     try {
         (void)mark_of(point);
     } catch (...) {
-        --lanes_[stream].ticket;  // there was no such release: the mark stands for all there were
+        --lanes_[stream].ticket;  // undone: mark covers all recorded frees
         throw;
     }
     return point;
@@ -275,7 +272,7 @@ CUOTA_INLINE wait_point stream_order::release_on_native(std::uint32_t stream) {
 
 CUOTA_INLINE bool stream_order::has_run(lane const& l) {
     stream_ref const s = l.stream;
-    if (!s.is_owned()) return l.mark && l.mark->is_done();  // recorded at each release
+    if (!s.is_owned()) return l.mark && l.mark->is_done();  // recorded at each free
     return !s.is_capturing() && s.is_idle();
 }
 
@@ -329,7 +326,7 @@ CUOTA_INLINE std::uint32_t stream_order::enter_lane(stream_ref s, std::uint64_t 
     for (std::uint32_t i = 0; i != lanes_.size(); ++i) {
         if (!is_vacant(i)) continue;
         lane& l = lanes_[i];
-        l.mark = {};  // of another device, perhaps
+        l.mark = {};  // possibly of another device
         l.id = id;
         l.stream = s;
         l.recorded = l.done = l.ticket;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The most that was live under each tag, each at a moment of its own.
+/// Peaks of live bytes per tag, each at its own time.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A table of fixed size: to count allocates nothing. What is tagged beyond `most` names counts under one without a name.
-/// Not thread-safe: under the lock of who counts.
+/// A table of fixed size, so counting does not allocate. Tags beyond `most` are counted under an empty name. Not thread-safe.
 class tag_peaks {
 public:
     static constexpr std::uint32_t most = 512;
@@ -27,7 +26,7 @@ public:
     void add(tag name, std::size_t bytes) noexcept;
     void drop(tag name, std::size_t bytes) noexcept { row_of(name).live -= bytes; }
 
-    /// visit(tag, peak) for each that was ever added.
+    /// Calls visit(tag, peak) for each tag ever added.
     template <class Visit>
     void for_each(Visit visit) const {
         for (std::uint32_t i = 0; i <= count_; ++i)
@@ -35,10 +34,11 @@ public:
     }
 
 private:
-    static constexpr std::uint32_t slots = 2048;  // also for names whose text stands at several addresses
+    // above `most`: one text may have several addresses
+    static constexpr std::uint32_t slots = 2048;
 
     struct slot {
-        char const* text = nullptr;  // none: an empty slot
+        char const* text = nullptr;  // null: empty
         std::uint32_t row = 0;
     };
     struct row {
@@ -47,12 +47,12 @@ private:
         std::size_t peak = 0;
     };
 
-    // By the address of the text, which a tag keeps: texts are compared once for each.
+    // Looks up by the address of the text, so that each text is compared once.
     [[nodiscard]] row& row_of(tag name) noexcept;
     [[nodiscard]] std::uint32_t enter(tag name) noexcept;
 
     std::unique_ptr<slot[]> slots_;
-    std::unique_ptr<row[]> rows_;  // the first for what has no name, or no room
+    std::unique_ptr<row[]> rows_;  // row 0: without a name, or beyond `most`
     std::uint32_t count_ = 0;
     std::uint32_t used_ = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What must be over before freed memory is used: points in streams, mostly one.
+/// Pending work that a free block must wait for.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 
 namespace cuota::inline v0::detail {
 
-/// A point in a stream: everything enqueued there before its `ticket`-th release.
+/// All work in a stream enqueued before its `ticket`-th free.
 struct wait_point {
     std::uint32_t stream = 0;  // index in stream_order
     std::uint64_t ticket = 0;
     friend bool operator==(wait_point, wait_point) noexcept = default;
 };
 
-/// The points that a free block must wait for: the latest one of each stream. Mostly one, kept in place. Move-only.
-/// Sixteen bytes.
+/// Points to wait for, the latest one of each stream; a single point is stored in place. Move-only; 16 bytes. Throws: std::bad_alloc, only
+/// for points of several streams.
 class wait_set {
 public:
     wait_set() noexcept = default;
@@ -42,11 +42,9 @@ public:
             for (wait_point const& point : *several_) visit(point);
     }
 
-    /// Throws: std::bad_alloc; only for points of several streams.
     [[nodiscard]] wait_set copy() const;
 
-    /// Takes over all points of `other`, which is empty then. Throws: std::bad_alloc, both unchanged then; only for
-    /// points of several streams.
+    /// Moves the points of `other` into this set. Strong guarantee.
     void merge(wait_set& other);
 
 private:
@@ -59,12 +57,12 @@ private:
     void merge_several(wait_set& other);
     void take_over(wait_set& other) noexcept;
     void clear() noexcept;
-    // By itself: what is left of clear is two instructions, wherever a set comes to its end.
+    // Not inlined, so that clear() is two instructions.
     [[gnu::noinline]] void drop_several() noexcept { delete several_; }
 
     union {
         std::uint64_t ticket_ = 0;  // of the only stream
-        points* several_;           // when there are many
+        points* several_;           // if stream_ == many
     };
     std::uint32_t stream_ = none;
 };
