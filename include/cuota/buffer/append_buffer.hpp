@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Device buffer that kernels append to; the number of results is known only after the kernel.
+/// Device buffer that kernels append results to, in preallocated memory.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Handle through which kernels append to an append_buffer. Passed by value; does not own.
-/// Threads: any thread of a kernel. Throws: nothing; checked builds: see device_span. Cost: one atomic addition per element.
+/// Handle through which kernels append to an append_buffer; does not own.
+/// Threads: any in a kernel. Throws: nothing; checked builds: as device_span. Cost: one atomic addition per element.
 template <class T>
 class device_appender {
 public:
-    /// Used by append_lease. `count` is the number of requested elements so far, 8 bytes in device memory.
+    /// For append_lease. `count`: elements requested so far, 8 bytes on the device.
     device_appender(device_span<T> room, detail::kernel_count* count) noexcept : room_{room}, count_{count} {}
 
-    /// Appends the value; the order among threads is unspecified. Returns false if the buffer is full; such calls are counted, too.
+    /// Appends the value, in no particular order among threads. Returns false if the buffer is full; the element is counted anyway.
     CUOTA_KERNEL bool push_back(T const& value) const {
         detail::kernel_count const at = detail::add_to(*count_, 1);
         if (at >= room_.size()) return false;
@@ -39,37 +39,35 @@ private:
     detail::kernel_count* count_;
 };
 
-/// Device memory for up to `capacity()` elements that kernels append one at a time, such as matches, results of a filter or a frontier.
+/// Memory for up to `capacity()` elements that kernels append one at a time: matches, results of a filter, a frontier.
 ///
-/// Kernels neither allocate nor write outside the buffer. If it is full, push_back returns false and the element is counted; `size` and
-/// `to_vector` then throw kernel_overflow with the capacity that would have sufficed.
+/// Kernels neither allocate nor write outside it. If it is full, `push_back` returns false and counts the element; `size` and `to_vector`
+/// then throw kernel_overflow with the sufficient capacity.
 ///
-/// Move-only; a moved-from buffer has capacity 0, and any other use of it is misuse. Units: elements.
-/// Threads: as device_buffer.
-/// Throws:  as device_buffer. Operations that throw have no effect (strong guarantee).
-/// Order:   appends, `clear` and reads are uses of a buffer: ordered by their streams and, across streams, by leases.
-/// Cost:    an append is one atomic addition and one store; reading the count on the host waits for the stream.
+/// Move-only; a moved-from buffer has capacity 0, and any other use is misuse. Units: elements. Threads: as device_buffer.
+/// Throws:  misuse, cuda_error; where memory is allocated, as device_buffer. Operations that throw have no effect.
+/// Order:   appends, `clear` and reads are uses of a buffer: ordered by their stream, and across streams by leases.
+/// Cost:    an append is one atomic addition and a store; reading the count on the host waits for the stream.
 /// Example:
 ///     cuota::append_buffer<int> found{1000, stream, pool, "matches"};
 ///     cuota::for_each_index(stream, n, match{keys.read(stream), found.append(stream)});
-///     std::vector<int> const matches = found.to_vector(stream);  // kernel_overflow if more than 1000 were found
+///     std::vector<int> const matches = found.to_vector(stream);  // kernel_overflow if more were found
 template <class T>
 class append_buffer {
 public:
     using value_type = T;  ///< element type
 
-    /// Allocates memory for `capacity` elements and 8 bytes for their count, which is set to 0 in the order of the home stream.
+    /// Allocates `capacity` elements and an 8-byte count, set to 0 on the home stream.
     append_buffer(element_count capacity, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : elements_{capacity, home, memory, no_init, name, where},
           count_{1, home, memory, zeroed, name, where},
           name_{name} {}
 
-    /// Write access to the buffer for appending kernels on one stream. Converts to device_appender; preferably a temporary in the launch
-    /// expression.
+    /// Write access for appending kernels on one stream. Converts to device_appender; preferably a temporary in the launch.
     class append_lease {
     public:
-        /// Argument for the kernel; valid as long as the lease.
+        /// Kernel argument, valid as long as the lease.
         operator device_appender<T>() const noexcept { return {room_.span(), count_.span().data()}; }
 
     private:
@@ -80,36 +78,34 @@ public:
         lease<detail::kernel_count> count_;
     };
 
-    /// Borrows the buffer for work on s that appends to the present elements. Throws: misuse, cuda_error.
+    /// Borrows the buffer for work on s that appends to the present elements.
     [[nodiscard]] append_lease append(stream_ref s, place where = place::here()) {
         check_not_moved_from(where);
         return {*this, s, where};
     }
-    /// Removes all elements, in the order of s. Throws: misuse, cuda_error.
+    /// Removes all elements, in the order of s.
     void clear(stream_ref s, place where = place::here()) {
         check_not_moved_from(where);
         auto const count = count_.write(s, where);
         rt::fill_bytes(count.span().data(), 0, count.span().bytes(), s, where);
     }
 
-    /// Returns the number of elements appended by work enqueued on s so far and by earlier uses. Waits for s.
-    /// Throws: kernel_overflow if more were appended than fit; misuse, cuda_error.
+    /// Returns the number of elements appended by work on s so far and earlier uses. Waits for s. Throws: also kernel_overflow if more than
+    /// capacity().
     [[nodiscard]] std::size_t size(stream_ref s, place where = place::here()) const {
         std::size_t const asked = asked_for(s, where);
         if (asked > capacity()) refuse(asked, where);
         return asked;
     }
-    /// Returns the number of elements that were stored, `min(appended, capacity())`, without throwing kernel_overflow. Waits for s. Throws:
-    /// misuse, cuda_error.
+    /// Same, limited to capacity() instead of kernel_overflow. Waits for s.
     [[nodiscard]] std::size_t size_that_fitted(stream_ref s, place where = place::here()) const {
         return std::min(asked_for(s, where), capacity());
     }
     [[nodiscard]] std::size_t capacity() const noexcept { return elements_.size(); }  ///< elements
-    /// Home stream: frees are ordered on it.
+    /// Stream that orders the deallocation.
     [[nodiscard]] stream_ref home() const noexcept { return elements_.home(); }
 
-    /// Borrows all `capacity()` elements for reads by work on s; the appended elements come first.
-    /// Throws: misuse, cuda_error.
+    /// Borrows all `capacity()` elements for reads by work on s; the appended ones come first.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
         check_not_moved_from(where);
         return elements_.read(s, where);
@@ -123,9 +119,8 @@ public:
         });
     }
 
-    /// Replaces the memory by memory for `capacity` elements and removes all elements, so that kernels can run again after a
-    /// kernel_overflow. Ordered on the home stream. Allocates the new memory before it frees the old.
-    /// Throws: as the constructor; misuse while the buffer is borrowed. On failure, the buffer is unchanged.
+    /// Removes all elements and changes the capacity, before kernels run again. Ordered on the home stream. Allocates the new memory before
+    /// freeing the old. Throws: as the constructor, and misuse while borrowed.
     void restart(element_count capacity, place where = place::here()) {
         check_not_moved_from(where);
         elements_.check_not_borrowed("restarted", where);
@@ -139,7 +134,7 @@ private:
         check_not_moved_from(where);
         return static_cast<std::size_t>(count_.to_vector(s, where).front());
     }
-    // Every buffer that was not moved from has a count, even with capacity 0.
+    // Every buffer has a count, even with capacity 0.
     void check_not_moved_from(place where) const {
         if (count_.is_empty())
             detail::throw_misuse(where, "an append_buffer was used after it was moved from");

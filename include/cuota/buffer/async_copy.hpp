@@ -22,15 +22,15 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-// A pending copy cannot be captured: each launch of the graph would make another copy.
+// Each launch of a graph would make another copy, so a pending copy cannot be captured.
 void refuse_pending(stream_ref s, place where);
 
 }  // namespace detail
 
-/// An asynchronous copy together with the pinned host buffer that it owns. Returned by `upload` and `download` of pinned memory.
+/// An asynchronous copy and the pinned host buffer that it owns, returned by `upload` and `download` of pinned memory.
 ///
-/// May be destroyed at any time; the destructor waits for the copy. Move-only; a moved-from object may only be destroyed or assigned to.
-/// Throws:  cuda_error, including errors of the copy itself; misuse if moved-from.
+/// The destructor waits for the copy. Move-only; a moved-from object may only be destroyed or assigned to.
+/// Throws:  cuda_error, also for the copy; misuse if moved-from.
 /// Threads: one at a time.
 /// Example:
 ///     auto const losses = cuota::download(x, stream, host_budget, "losses");  // does not block
@@ -39,21 +39,21 @@ void refuse_pending(stream_ref s, place where);
 template <class T>
 class pending_copy {
 public:
-    /// Returns the elements on the host. Waits for the copy.
+    /// Returns the host elements. Waits for the copy.
     [[nodiscard]] std::span<T const> get() const& {
         over().synchronize();
         return host_.read();
     }
     [[nodiscard]] std::span<T const> get() const&& = delete;  // the span would dangle; use take()
-    /// Returns the host buffer, for reading or for reuse by another copy. Waits for the copy.
+    /// Returns the host buffer, for reading or for the next copy. Waits for the copy.
     [[nodiscard]] pinned_buffer<T> take(place where = place::here()) && {
         over(where).synchronize();
         pending_copy mine{std::move(*this)};
         return std::move(mine.host_);
     }
-    /// Returns whether the copy has completed, without waiting. Throws: cuda_error, including errors of the copy; misuse if moved-from.
+    /// Returns whether the copy has completed, without waiting.
     [[nodiscard]] bool is_done() const { return over().is_done(); }
-    /// Makes s wait for the copy: work enqueued on s from now on starts after it. Does not block the host.
+    /// Makes s wait for the copy: work enqueued on s from now on starts after it. Does not block.
     void order_before(stream_ref s) const { s.wait(over()); }
 
 private:
@@ -73,15 +73,14 @@ private:
     pinned_buffer<T> host_;
 };
 
-/// Copies host elements from pageable or any other host memory to a buffer of the same count, staged through a ring, in the order of s. On
-/// return the source may be changed or freed, even if the copy has not started. Sources larger than a slot are copied in pieces.
-/// Waits:   until a slot of the ring is free, that is, for an earlier copy or for another fill_lease to be submitted or destroyed.
-/// Throws:  misuse if the counts differ or the slots have 0 bytes; cuda_error, after which pieces that were already enqueued are still
-///          copied.
+/// Copies elements in any host memory to a buffer of the same count, through a ring, in the order of s. On return the source may be changed
+/// or freed, even before the copy starts. Sources larger than a slot are copied in pieces.
+/// Waits:   until a slot is free: for an earlier copy, or for the owner of another fill_lease.
+/// Throws:  misuse if the counts differ or slots have 0 bytes; cuda_error, in which case pieces already enqueued are copied.
 /// Cost:    one memcpy on the host, and a copy and an event per piece.
 /// Threads: one at a time for the buffer, any for the ring.
 /// Example:
-///     cuota::upload(labels, device_labels, ring, stream);  // std::vector to a device_buffer of the same count
+///     cuota::upload(labels, device_labels, ring, stream);  // a vector to a device_buffer of the same count
 template <class T>
 void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to, staging_ring& ring,
             stream_ref s, place where = place::here()) {
@@ -105,10 +104,10 @@ void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to,
     }
 }
 
-/// Copies pinned elements to a buffer of the same count, in the order of s, and keeps the pinned buffer until the copy has completed.
-/// Throws:  misuse if the counts differ or s is being captured; cuda_error. On failure, `from` is unchanged.
-/// Cost:    a copy and two events; does not block the host and makes no host copy.
-/// Threads: one at a time for either buffer. Example: `auto const sent = cuota::upload(std::move(host), x, stream);`
+/// Copies pinned elements to a buffer of the same count, in the order of s, and keeps them until the copy has completed.
+/// Throws:  misuse if the counts differ or s is captured; cuda_error. On failure, `from` is unchanged.
+/// Cost:    a copy and two events; neither blocks nor copies on the host.
+/// Threads: one at a time for each buffer. Example: auto const sent = cuota::upload(std::move(host), x, stream);
 template <class T>
 [[nodiscard]] pending_copy<T> upload(pinned_buffer<T>&& from, device_buffer<T>& to, stream_ref s,
                                      place where = place::here()) {
@@ -117,9 +116,9 @@ template <class T>
     return {std::move(from), s};
 }
 
-/// Copies a buffer to pinned memory of the same count, in the order of s; later writes on s do not affect the copy.
-/// Throws: misuse if the counts differ or s is being captured; cuda_error. On failure, the caller keeps `to`.
-/// Cost:   as upload of a pinned_buffer. Example: see pending_copy.
+/// Copies a buffer to pinned memory of the same count, in the order of s; later writes do not affect the copy.
+/// Throws: misuse if the counts differ or s is captured; cuda_error. On failure, the caller keeps `to`.
+/// Cost:   as that upload. Example: see pending_copy.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, pinned_buffer<T>&& to, stream_ref s,
                                        place where = place::here()) {
@@ -127,16 +126,15 @@ template <class T>
     to.download(from, s, where);
     return {std::move(to), s};
 }
-/// Same as above with a newly allocated pinned buffer. Throws: also as the constructors of pinned_buffer.
-/// Cost: page-locking, which takes longer than the copy; for repeated copies reuse one pinned buffer.
+/// Same, to newly allocated pinned memory. Throws: also as pinned_buffer's constructor.
+/// Cost: page-locking, which takes longer than the copy; reuse the memory for repeated copies.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s,
                                        any_resource memory = any_pinned_memory(), tag name = {},
                                        place where = place::here()) {
     return download(from, pinned_buffer<T>{from.size(), std::move(memory), name, where}, s, where);
 }
-/// Same as above, with the pinned buffer's bytes charged to a budget for host memory until the buffer is destroyed, by the pending_copy or
-/// by the caller of `take`.
+/// Same, charged to a budget for host memory until the pending_copy, or the buffer that `take` returned, is destroyed.
 /// Throws: also budget_exceeded.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s, budget const& account,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The handle through which a buffer owns its stream_uses.
+/// Owning handle of a buffer's stream_uses.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace cuota::inline v0::detail {
 
 class stream_uses;
 
-/// Owns the stream_uses of a buffer, which is created by the first use. Moves with the buffer.
-/// Threads: `of` and `of_host_memory` from any thread, other members from one at a time.
+/// A buffer's stream_uses, created by the first use. Moves with the buffer.
+/// Threads: `of` and `of_host_memory` from any thread, others from one at a time.
 class buffer_uses {
 public:
     buffer_uses() noexcept = default;
@@ -24,7 +24,7 @@ public:
     buffer_uses& operator=(buffer_uses&& other) noexcept;
     ~buffer_uses() = default;
 
-    /// Returns the uses; creates them if necessary, for the home stream that `home()` returns. Throws: std::bad_alloc, cuda_error.
+    /// Returns the uses; if none exist, creates them with home stream `home()`. Throws: std::bad_alloc, cuda_error.
     template <class Home>
     [[nodiscard]] stream_uses& of(Home const& home) {
         if (stream_uses* const made = if_any()) [[likely]]
@@ -32,22 +32,22 @@ public:
         return made_for(home());
     }
     [[nodiscard]] stream_uses& of_host_memory();
-    /// Returns null if no use was made.
+    /// Returns null if none exist.
     [[nodiscard]] stream_uses* if_any() const noexcept { return made_.load(std::memory_order_acquire); }
-    /// Releases ownership, for a buffer that is destroyed or moved from.
+    /// Releases ownership.
     [[nodiscard]] stream_uses* take() noexcept;
-    /// Ends uses that take() returned, in the order of their home stream.
+    /// Ends uses that take() returned.
     static void end_at_home(stream_uses& taken) noexcept;
-    /// Ends the uses of a host buffer that is destroyed; waits for them.
+    /// Ends the uses of host memory.
     void end_on_host() noexcept;
-    /// As stream_uses::wait_on_host; no effect without uses. Throws: cuda_error.
+    /// As in stream_uses, if any exist. Throws: cuda_error.
     void wait_on_host(bool for_writers_only) const;
-    /// As stream_uses::refuse_while_borrowed; no effect without uses. Throws: misuse.
+    /// As in stream_uses, if any exist. Throws: misuse.
     void refuse_while_borrowed(char const* done, place where, bool to_write = false) const;
 
 private:
     [[nodiscard]] stream_uses& made_for(stream_ref home);
-    // If two threads create the uses at the same time, the first one's are kept.
+    // Of two threads that create the uses, the first keeps its object.
     [[nodiscard]] stream_uses& keep(sole<stream_uses> fresh) noexcept;
 
     std::atomic<stream_uses*> made_ = nullptr;

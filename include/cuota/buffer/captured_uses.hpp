@@ -13,15 +13,15 @@
 
 namespace cuota::inline v0::detail {
 
-/// Within a capture, uses of a buffer are ordered only among themselves, as for an unused buffer: captured work does not run, so it waits
-/// for no earlier work. A launch of the graph is a use of the buffer by the launching stream, like a lease for a kernel: it waits for the
-/// buffer's earlier uses, and later uses wait for it.
+/// Within a capture, uses are ordered only among themselves, as for an unused buffer: captured work does not run, so it waits for no
+/// earlier work. Each launch of the graph is a use by the launching stream, like a lease for a kernel: it waits for earlier uses, and later
+/// uses wait for it.
 class captured_uses final : public graph_use {
 public:
     captured_uses(stream_uses& of, std::uint64_t capture);
     ~captured_uses() override { of_.drop(); }
 
-    /// Returns the stream_uses in which a use on s is recorded: the capture's if this thread captures s, else the buffer's own.
+    /// Returns where a use on s is recorded: in the capture of s by this thread, or in the buffer's own uses.
     /// Throws: misuse if another thread captures s; cuda_error, std::bad_alloc.
     [[nodiscard]] static stream_uses& find(stream_uses& of, stream_ref s, bool writes, place where);
 
@@ -37,7 +37,7 @@ private:
     bool writes_ = false;
     bool is_mine_ = false;  // the buffer was destroyed in the capture: the graph owns its memory
     place where_{};
-    std::uint64_t number_ = 0;  // of the launch that is being enqueued
+    std::uint64_t number_ = 0;  // of the launch being enqueued
 };
 
 }  // namespace cuota::inline v0::detail

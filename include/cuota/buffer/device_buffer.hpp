@@ -31,28 +31,28 @@
 
 namespace cuota::inline v0 {
 
-/// Tag: the elements are not initialized; the caller must write them before reading.
+/// Tag: elements are not initialized; the caller must write them.
 struct no_init_t {};
-inline constexpr no_init_t no_init{};  ///< value of the tag
+inline constexpr no_init_t no_init{};  ///< the tag's value
 
-/// Tag: all bytes are zero. This is the default.
+/// Tag: all bytes zero, the default.
 struct zeroed_t {};
-inline constexpr zeroed_t zeroed{};  ///< value of the tag
+inline constexpr zeroed_t zeroed{};  ///< the tag's value
 
 /// Tag for resize: the present elements are not needed.
 struct discard_t {};
-inline constexpr discard_t discard{};  ///< value of the tag
+inline constexpr discard_t discard{};  ///< the tag's value
 
-/// Region of a copy between buffers: `count` elements, from index `from` of the source to index `to` of the target.
+/// Region of a copy between buffers.
 struct copied_part {
-    std::size_t from = 0;   ///< first element in the source
-    std::size_t to = 0;     ///< first element in the target
+    std::size_t from = 0;   ///< index of its first element in the source
+    std::size_t to = 0;     ///< index of its first element in the target
     std::size_t count = 0;  ///< elements
 };
 
 namespace detail {
 
-/// Returns whether `value`, of `bytes` bytes, consists of copies of one 4-byte word.
+/// Returns whether `value` consists of copies of one 4-byte word.
 [[nodiscard]] inline bool is_word_repeated(void const* value, std::size_t bytes,
                                            std::uint32_t word) noexcept {
     if (bytes % sizeof word != 0) return false;
@@ -67,7 +67,7 @@ struct fill_with {
     [[nodiscard]] CUOTA_KERNEL T operator()(std::size_t) const { return value; }
 };
 
-/// Returns a vector of n elements filled by copy(span). std::vector<bool> has no array of elements, so its elements are copied twice.
+/// Returns a vector of n elements filled by copy(span). The elements of std::vector<bool> are not an array, so they are copied twice.
 template <class T, class Copy>
 [[nodiscard]] std::vector<T> filled_vector(std::size_t n, Copy const& copy) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -81,8 +81,8 @@ template <class T, class Copy>
     }
 }
 
-/// Enqueues a fill: a memset if the value consists of copies of a word of 1, 2 or 4 bytes, otherwise a kernel, in which each thread writes
-/// 16 bytes for values of 8 and 16 bytes.
+/// Enqueues a fill: by the driver if the value consists of copies of a word of 1, 2 or 4 bytes, else by a kernel, which writes 16 bytes per
+/// thread for values of 8 and 16 bytes.
 template <class T>
 void fill(T* first, std::size_t count, T const& value, stream_ref s, place where) {
     constexpr bool is_one_word = sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4;
@@ -105,22 +105,22 @@ void fill(T* first, std::size_t count, T const& value, stream_ref s, place where
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Owns `size()` elements of T in device memory, allocated from a resource in the order of a home stream.
+/// `size()` elements of T in device memory, allocated from a resource in the order of a home stream.
 ///
-/// The memory becomes valid and is freed in the order of the home stream, which the buffer keeps alive. Kernels access the elements through
-/// leases: `read(s)` and `write(s)`. A lease on another stream waits for the work of the home stream and of earlier writers. The
-/// deallocation is ordered after all leases without blocking the host.
+/// The memory becomes valid and is freed in the order of the home stream, which the buffer keeps alive. Kernels access elements through
+/// leases, `read(s)` and `write(s)`. A lease on another stream waits for the home stream and earlier writers, and the deallocation is
+/// ordered after every lease; the host never waits.
 ///
-/// Move-only; a moved-from buffer is empty and can be resized. Zero elements are allowed.
+/// Move-only; moved-from is empty and can be resized. Zero elements are allowed.
 /// Units:   counts are elements.
-/// Throws:  budget_exceeded or out_of_memory if the allocation is refused; misuse for memory that kernels cannot access; cuda_error.
-///          Operations that throw have no effect (strong guarantee).
-/// Threads: different buffers from any thread. For one buffer, leases from any thread, other members from one at a time. If the home is
-///          cudaStreamPerThread, other threads have no handle for it: they may use the buffer on their own streams and destroy it, but
-///          cannot borrow on home().
+/// Throws:  budget_exceeded or out_of_memory if memory is refused; misuse for memory that kernels cannot access; cuda_error. Operations
+///          that throw have no effect.
+/// Threads: different buffers from any thread; leases of one buffer from any, other members from one at a time. If the home is
+///          cudaStreamPerThread, other threads have no handle for it: they may use and destroy the buffer, on their own streams, but not
+///          borrow on home().
 /// Cost:    one allocation, one deallocation, and a fill if requested; no host wait, except for copies from host elements. The first lease
-///          allocates a small object on the heap. If the home is cudaStreamPerThread, each lease at home records an event, and another
-///          thread that borrows the buffer first or destroys it waits on the host. A cuota::stream requires neither.
+///          allocates a small object on the heap. If the home is cudaStreamPerThread, each lease there records an event, and another thread
+///          that borrows first, or destroys the buffer, waits on the host. A cuota::stream needs neither.
 /// Example: examples/first.cpp, examples/one_budget.cpp
 template <class T>
 class device_buffer {
@@ -132,7 +132,7 @@ class device_buffer {
 public:
     using value_type = T;  ///< never const
 
-    /// Allocates count elements; all bytes are zero.
+    /// Allocates elements of zero bytes.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : device_buffer{count, home, memory, zeroed, name, where} {}
@@ -142,28 +142,28 @@ public:
         : device_buffer{count, home, memory, no_init, name, where} {
         rt::fill_bytes(data(), 0, bytes(), home, where);
     }
-    /// Allocates count copies of value.
+    /// Allocates copies of `value`.
     device_buffer(element_count count, T const& value, stream_ref home, resource_ref const& memory,
                   tag name = {}, place where = place::here())
         : device_buffer{count, home, memory, no_init, name, where} {
         detail::fill<T>(data(), size(), value, home, where);
     }
-    /// Allocates count elements without initializing them.
+    /// Allocates uninitialized elements.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, no_init_t, tag name = {},
                   place where = place::here())
         : block_{home, memory, detail::bytes_of(count, label_for<T>(name, where)), label_for<T>(name, where)},
           name_{name} {}
-    /// Allocates a copy of host elements (vector, array, span). Waits for the copy, so the source may be changed or freed on return.
+    /// Allocates a copy of host elements (vector, array, span) and waits for it: on return the source may be changed or freed.
     device_buffer(std::span<T const> host, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : device_buffer{host.size(), home, memory, no_init, name, where} {
         copy_from(host, home, where);
     }
-    /// Allocates a copy of the listed values. Waits as above.
+    /// Same for listed values.
     device_buffer(std::initializer_list<T> values, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : device_buffer{std::span<T const>{values.begin(), values.size()}, home, memory, name, where} {}
-    // Rejects host memory: the first kernel would fault on the address.
+    // Rejects host memory: kernels would fault on the address.
     template <host_only_resource R, class... Rest>
     device_buffer(std::size_t, stream_ref, R, Rest...) = delete;
     template <host_only_resource R, class... Rest>
@@ -171,10 +171,10 @@ public:
     template <host_only_resource R, class... Rest>
     device_buffer(std::span<T const>, stream_ref, R, Rest...) = delete;
 
-    /// Moves the memory and its open leases. `other` keeps its resource and home stream and has no elements afterwards.
+    /// Moves memory and open leases; `other` has no elements afterwards and keeps its resource and home stream.
     device_buffer(device_buffer&& other) noexcept
         : block_{std::move(other.block_)}, uses_{std::move(other.uses_)}, name_{other.name_} {}
-    /// Frees its own memory, ordered after the home stream and its leases; then moves from `other`.
+    /// Frees its own memory, in the order of its home stream and leases; then moves.
     device_buffer& operator=(device_buffer&& other) noexcept {
         if (this == &other) return *this;
         end_uses();
@@ -183,12 +183,11 @@ public:
         name_ = other.name_;
         return *this;
     }
-    device_buffer(device_buffer const&) =
-        delete;  // a copy costs device memory and a transfer; clone makes it explicit
+    device_buffer(device_buffer const&) = delete;  // a copy costs device memory and a transfer; use clone
     device_buffer& operator=(device_buffer const&) = delete;
     ~device_buffer() { end_uses(); }
 
-    /// Exchanges contents, including open leases.
+    /// Exchanges everything, open leases included.
     void swap(device_buffer& other) noexcept {
         std::swap(block_, other.block_);
         std::swap(uses_, other.uses_);
@@ -197,32 +196,30 @@ public:
     friend void swap(device_buffer& a, device_buffer& b) noexcept { a.swap(b); }  ///< no CUDA call
 
     [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }  ///< elements
-    [[nodiscard]] std::size_t bytes() const noexcept {
-        return block_.bytes();
-    }  ///< as requested from the resource
-    /// Returns whether `size()` is 0, as after a move.
+    /// As requested from the resource.
+    [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }
+    /// Returns `size() == 0`, also if moved-from.
     [[nodiscard]] bool is_empty() const noexcept { return bytes() == 0; }
-    /// Home stream: the memory became valid and is freed in its order.
+    /// Stream in whose order the memory became valid and is freed.
     [[nodiscard]] stream_ref home() const noexcept { return block_.home(); }
     /// Owning handle of the resource.
     [[nodiscard]] any_resource memory() const noexcept { return block_.memory(); }
 
-    /// Borrows the elements for reads by work on s.
-    /// Order: s waits for the home stream and for earlier writers on other streams. Throws: misuse, cuda_error.
+    /// Borrows the elements for reads by work on s. Order: s waits for the home stream and earlier writers. Throws: misuse, cuda_error.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
         return {*this, s, where};
     }
-    /// Borrows the elements for reads on the home stream.
+    /// Same, on the home stream.
     [[nodiscard]] lease<T const> read(place where = place::here()) const { return read(home(), where); }
 
-    /// Borrows the elements for reads and writes by work on s.
-    /// Order: s waits for the home stream and for all earlier uses on other streams. Throws: misuse, cuda_error.
+    /// Borrows the elements for writes by work on s. Order: s waits for the home stream and all earlier uses on other streams. Throws:
+    /// misuse, cuda_error.
     [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) { return {*this, s, where}; }
-    /// Borrows the elements for writes on the home stream.
+    /// Same, on the home stream.
     [[nodiscard]] lease<T> write(place where = place::here()) { return write(home(), where); }
 
-    /// Replaces all elements by host elements. Waits for the copy, so the source may be changed or freed on return.
-    /// Throws: misuse if the counts differ; cuda_error.
+    /// Replaces all elements and waits for the copy: on return the source may be changed or freed. Throws: misuse if the counts differ;
+    /// cuda_error.
     void copy_from(std::span<T const> host, stream_ref s, place where = place::here()) {
         check_count(host.size(), where);
         rt::refuse_captured(s, "a copy that waits on the host was asked for",
@@ -232,7 +229,7 @@ public:
         rt::synchronize_or_drain(s, where);
     }
 
-    /// Copies all elements to the host and waits for the copy. Throws: misuse if the counts differ; cuda_error.
+    /// Copies all elements to the host and waits. Throws: misuse if the counts differ; cuda_error.
     void copy_to(std::span<T> host, stream_ref s, place where = place::here()) const {
         check_count(host.size(), where);
         rt::refuse_captured(s, "a copy that waits on the host was asked for",
@@ -241,19 +238,19 @@ public:
         rt::copy_to_host(host.data(), data(), bytes(), s, where);
         rt::synchronize_or_drain(s, where);
     }
-    /// Returns all elements in a vector. Throws: as copy_to; std::bad_alloc.
+    /// Same, to a vector. Throws: also std::bad_alloc.
     [[nodiscard]] std::vector<T> to_vector(stream_ref s, place where = place::here()) const {
         return detail::filled_vector<T>(size(), [&](std::span<T> host) { copy_to(host, s, where); });
     }
 
-    /// Replaces all elements by those of another buffer on any device, in the order of s; does not block the host.
-    /// Throws: misuse if the counts differ; cuda_error.
+    /// Replaces all elements by another buffer's, on any device, in the order of s; does not block. Throws: misuse if the counts differ;
+    /// cuda_error.
     void copy_from(device_buffer const& from, stream_ref s, place where = place::here()) {
         check_count(from.size(), where);
         copy_from(from, {0, 0, size()}, s, where);
     }
-    /// Replaces some elements by elements of another buffer or of this one.
-    /// Throws: misuse if the region exceeds a buffer, or overlaps itself within this buffer; cuda_error.
+    /// Replaces some elements by another buffer's, or by others of this one. Throws: misuse if the region exceeds a buffer, or overlaps
+    /// itself; cuda_error.
     void copy_from(device_buffer const& from, copied_part part, stream_ref s, place where = place::here()) {
         from.check_part(part.from, part.count, where);
         check_part(part.to, part.count, where);
@@ -265,8 +262,7 @@ public:
         rt::copy_anywhere(data() + part.to, from.data() + part.from, part.count * sizeof(T), s, where);
     }
 
-    /// Returns a copy of the buffer from the same resource, with home stream s. Ordered on s; does not block the host.
-    /// Throws: as the constructors.
+    /// Returns a copy from the same resource with home stream s, in its order; does not block. Throws: as the constructors.
     [[nodiscard]] device_buffer clone(stream_ref s, tag name = {}, place where = place::here()) const {
         device_buffer copy{size(), s, block_.memory(), no_init, name, where};
         lease<T const> const mine = detail::leases_for_copies::read(*this, s, where);
@@ -274,9 +270,8 @@ public:
         return copy;
     }
 
-    /// Changes the count. Remaining elements keep their values, new ones are zero. Allocates the new memory before it frees the old. The
-    /// buffer's name stays unless `name` is given.
-    /// Throws: misuse while the buffer is borrowed; as the constructors. On failure, the buffer is unchanged.
+    /// Changes the count: remaining elements keep their values, new ones are zero. Allocates the new memory before freeing the old. An
+    /// empty `name` keeps the present name. Throws: misuse while borrowed; as the constructors. Unchanged on failure.
     void resize(element_count count, tag name = {}, place where = place::here()) {
         if (count == size()) return;
         device_buffer next = resized(count, name, where);
@@ -284,7 +279,7 @@ public:
             rt::fill_bytes(next.data() + size(), 0, (count - size()) * sizeof(T), home(), where);
         replace_by(std::move(next));
     }
-    /// Same, but new elements are copies of value. A string argument is the name, not a value. Throws: as resize.
+    /// Same; new elements are copies of value. A string is the name, not a value. Throws: as resize.
     template <class V = T>
         requires(std::convertible_to<V const&, T> && !std::convertible_to<V const&, char const*>)
     void resize(element_count count, V const& value, tag name = {}, place where = place::here()) {
@@ -293,20 +288,19 @@ public:
         if (count > size()) detail::fill<T>(next.data() + size(), count - size(), value, home(), where);
         replace_by(std::move(next));
     }
-    /// Same, but new elements are not initialized. Throws: as resize.
+    /// Same; new elements are uninitialized. Throws: as resize.
     void resize(element_count count, no_init_t, tag name = {}, place where = place::here()) {
         if (count != size()) replace_by(resized(count, name, where));
     }
-    /// Same, but copies no elements: all are uninitialized. Throws: as resize.
+    /// Same; all elements are uninitialized, and none is copied. Throws: as resize.
     void resize(element_count count, discard_t, tag name = {}, place where = place::here()) {
         if (count == size()) return;
         check_not_borrowed("resized", where);
         replace_by({count, home(), block_.memory(), no_init, or_mine(name), where});
     }
 
-    /// Releases the memory to the caller, for code that needs a pointer. The buffer is empty afterwards, as after a move.
-    /// Order: work enqueued on the home stream from now on is ordered after all uses so far. Throws: misuse while the buffer is borrowed;
-    /// on failure, the buffer is unchanged.
+    /// Returns the memory, for code that requires a pointer. The buffer is empty afterwards, as after a move.
+    /// Order: later work on the home stream is ordered after all uses so far. Throws: misuse while borrowed; unchanged on failure.
     [[nodiscard]] released_buffer<T> release(place where = place::here()) {
         check_not_borrowed("released", where);
         rt::refuse_captured(home(), "a buffer was released", "release it before or after", where);
@@ -335,7 +329,7 @@ private:
             uses_.end_at_home(*uses);
     }
 
-    // Copies the remaining elements; new ones are not initialized.
+    // Copies the remaining elements; the others are uninitialized.
     [[nodiscard]] device_buffer resized(std::size_t count, tag name, place where) const {
         check_not_borrowed("resized", where);
         device_buffer next{count, home(), block_.memory(), no_init, or_mine(name), where};

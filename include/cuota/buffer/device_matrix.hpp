@@ -20,7 +20,7 @@ namespace detail {
 template <class Mapping>
 using strides_of = decltype(std::declval<Mapping const&>().strides());
 
-// A rank-2 mdspan of T with dynamic extents and strides. Checked by its members, because several libraries provide one.
+// A rank-2 mdspan of T with dynamic extents and strides, by its members: several libraries provide one.
 template <class Mdspan, class T>
 concept mdspan_of_rows = requires(T* data, typename Mdspan::extents_type extents,
                                   strides_of<typename Mdspan::mapping_type> strides) {
@@ -34,53 +34,52 @@ concept mdspan_of_rows = requires(T* data, typename Mdspan::extents_type extents
 
 inline namespace CUOTA_VIEWS {
 
-/// A non-owning view of a row-major matrix in device memory: `rows()` x `columns()` elements, with `pitch()` elements between the starts of
-/// consecutive rows. Passed to kernels by value and checked like device_span.
+/// A non-owning view of a row-major matrix in device memory, whose rows start `pitch()` elements apart. Passed to kernels by value and
+/// checked like device_span.
 ///
 ///     auto const weights = w.read(s);
 ///     cuota::device_matrix const m{weights, rows, columns};  // valid as long as the lease
 ///
 /// Units:   elements.
-/// Threads: same as for the memory.
-/// Cost:    in unchecked builds, a pointer and three numbers; indexing takes one multiplication.
+/// Threads: as the memory.
+/// Cost:    unchecked, a pointer and three numbers; an index takes one multiplication.
 template <class T>
 class CUOTA_POINTER device_matrix {
 public:
-    using element_type = T;  ///< const for a read-only matrix
+    using element_type = T;  ///< const if read-only
 
     /// Constructs a matrix of 0 rows.
     CUOTA_HOST_DEVICE constexpr device_matrix() noexcept : data_{nullptr}, rows_{0}, columns_{0}, pitch_{0} {}
-    /// Constructs a matrix from all elements of a span. Throws: misuse if `of.size() != rows * columns`; kernels check this in checked
-    /// builds only.
+    /// Uses all elements of a span. Throws: misuse if `of.size() != rows * columns`; kernels check in checked builds only.
     CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns)
         : device_matrix{of, rows, columns, columns, is_all(of.size(), rows, columns)} {}
-    /// Constructs a matrix from a span whose rows start `pitch` elements apart. Throws: misuse if rows overlap (`pitch < columns`) or the
-    /// last row ends outside the span; kernels check this in checked builds only.
+    /// Uses a span whose rows start `pitch` elements apart. Throws: misuse if rows overlap or the last one exceeds the span; kernels check
+    /// in checked builds only.
     CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns,
                                     std::size_t pitch)
         : device_matrix{of, rows, columns, pitch, is_part(of.size(), rows, columns, pitch)} {}
-    // A temporary lease would be destroyed before the matrix is used.
+    // The temporary lease would be destroyed before the matrix is used.
     template <class U, std::convertible_to<std::size_t>... Extents>
     device_matrix(lease<U> const&&, Extents...) = delete;
-    /// Converts a writable matrix to a read-only one.
+    /// Converts to read-only.
     template <class U>
     requires std::same_as<T, U const> CUOTA_HOST_DEVICE constexpr device_matrix(
         device_matrix<U> other) noexcept
         : device_matrix{other.data(), other.rows(), other.columns(), other.pitch(), other.origin()} {}
 
-    /// Pointer to the first row; not for host code.
+    /// First row, not for host code.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
     /// Number of rows.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t rows() const noexcept { return rows_; }
     /// Elements per row.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t columns() const noexcept { return columns_; }
-    /// Elements between the starts of consecutive rows.
+    /// Elements from one row's start to the next.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t pitch() const noexcept { return pitch_; }
-    /// `rows() * columns()`, without the padding between rows.
+    /// `rows() * columns()`, without padding.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept { return rows_ * columns_; }
-    /// Returns whether `size()` is 0.
+    /// Returns `size() == 0`.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_empty() const noexcept { return size() == 0; }
-    /// Origin for messages; empty in unchecked builds.
+    /// Origin for messages.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept {
 #if CUOTA_CHECKED
         return origin_;
@@ -89,7 +88,7 @@ public:
 #endif
     }
 
-    /// Returns the element at (row, column); only for kernels. Checked builds: misuse, as for device_span.
+    /// Returns an element, in kernels only. Checked builds: misuse, as device_span.
     [[nodiscard]] CUOTA_KERNEL T& operator()(std::size_t row, std::size_t column) const {
 #if CUOTA_CHECKED
         if (row >= rows_ || column >= columns_) refuse(detail::out_of_bounds::part::cell, row, column);
@@ -104,13 +103,13 @@ public:
     }
 #endif
 
-    /// Returns the elements of a row. Throws: misuse if `row >= rows()`; kernels check this in checked builds only.
+    /// Returns a row. Throws: misuse if `row >= rows()`; kernels check in checked builds only.
     [[nodiscard]] CUOTA_HOST_DEVICE device_span<T> row(std::size_t row) const {
         if (row >= rows_) refuse(detail::out_of_bounds::part::row, row);
         return {data_ + row * pitch_, columns_, origin()};
     }
-    /// Returns the `rows` x `columns` matrix whose first element is (row, column). Throws: misuse if it extends beyond this matrix; kernels
-    /// check this in checked builds only.
+    /// Returns the `rows` x `columns` matrix that starts at (row, column). Throws: misuse if it exceeds this one; kernels check in checked
+    /// builds only.
     [[nodiscard]] CUOTA_HOST_DEVICE device_matrix submatrix(std::size_t row, std::size_t column,
                                                             std::size_t rows, std::size_t columns) const {
         if (!detail::is_within(row, rows, rows_) || !detail::is_within(column, columns, columns_))
@@ -118,8 +117,8 @@ public:
         return {data_ + row * pitch_ + column, rows, columns, pitch_, origin()};
     }
 
-    /// Converts to an unchecked mdspan of the same elements with layout_stride, two dynamic extents and an index_type at least as wide as
-    /// std::size_t. Supports std::mdspan, cuda::std::mdspan and other libraries' types.
+    /// Converts to an unchecked mdspan (std, cuda::std or other) with layout_stride, two dynamic extents and an index_type as wide as
+    /// std::size_t.
     CUOTA_NO_EXEC_CHECK
     template <detail::mdspan_of_rows<T> Mdspan>
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr operator Mdspan() const {
@@ -173,10 +172,10 @@ private:
 #endif
 };
 
-/// Deduces the element type from a lease; arguments: rows, columns. The lease must outlive the matrix.
+/// Deduces T from a lease, which must outlive the matrix; arguments: rows, columns.
 template <class T>
 device_matrix(lease<T> const&, std::size_t, std::size_t) -> device_matrix<T>;
-/// Deduces the element type from a lease; arguments: rows, columns, pitch.
+/// Deduces T from a lease; arguments: rows, columns, pitch.
 template <class T>
 device_matrix(lease<T> const&, std::size_t, std::size_t, std::size_t) -> device_matrix<T>;
 

@@ -13,13 +13,12 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Owns one T in device memory, such as a loss, a norm or a counter: a device_buffer of one element whose interface uses values instead of
-/// ranges.
+/// One T in device memory (a loss, a norm, a counter): a device_buffer of one element with an interface of values.
 ///
-/// Move-only. A moved-from scalar is empty: `set` allocates it again, any other use is misuse.
-/// Throws:  as device_buffer. Operations that throw have no effect (strong guarantee).
-/// Threads: leases and `get` from any thread; all other members from one thread at a time.
-/// Cost:    the resource's smallest block. `set` and `get` wait for their stream; `set_async` and `get_async` do not.
+/// Move-only. A moved-from scalar is empty: `set` allocates it again, other uses are misuse.
+/// Throws:  misuse, cuda_error; where memory is allocated, as device_buffer. Operations that throw have no effect.
+/// Threads: leases and `get` from any thread, other members from one at a time.
+/// Cost:    the resource's smallest block. `set` and `get` wait for their stream, `set_async` and `get_async` do not.
 /// Example:
 ///     cuota::device_scalar<float> loss{stream, pool, "loss"};
 ///     cuota::for_each_index(stream, n, add_losses{errors.read(stream), loss.write(stream)});
@@ -29,47 +28,47 @@ class device_scalar {
 public:
     using value_type = T;  ///< type of the value
 
-    /// Allocates the value and sets its bytes to zero.
+    /// Allocates a value whose bytes are zero.
     device_scalar(stream_ref home, resource_ref const& memory, tag name = {}, place where = place::here())
         : one_{1, home, memory, name, where} {}
-    /// Allocates the value, copies `value` to it and waits for the copy.
+    /// Allocates a copy of `value` and waits for the copy.
     device_scalar(T const& value, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : one_{std::span{&value, 1}, home, memory, name, where} {}
-    // Rejects host memory: the first kernel would fault on the address.
+    // Rejects host memory: kernels would fault on the address.
     template <host_only_resource R, class... Rest>
     device_scalar(stream_ref, R, Rest...) = delete;
     template <host_only_resource R, class... Rest>
     device_scalar(T const&, stream_ref, R, Rest...) = delete;
 
     [[nodiscard]] bool is_empty() const noexcept { return one_.is_empty(); }  ///< moved-from
-    /// Home stream: frees are ordered on it.
+    /// Stream that orders the deallocation.
     [[nodiscard]] stream_ref home() const noexcept { return one_.home(); }
     [[nodiscard]] any_resource memory() const noexcept { return one_.memory(); }  ///< owning handle
 
-    /// Borrows the value (element 0) for reads by work on s. See device_buffer::read.
+    /// Borrows the value (element 0), as device_buffer::read.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
         return there(where).read(s, where);
     }
-    /// Borrows the value on the home stream.
+    /// Same, on the home stream.
     [[nodiscard]] lease<T const> read(place where = place::here()) const { return read(home(), where); }
-    /// Borrows the value for writes by work on s. Order: as device_buffer::write. Throws: misuse, also if empty; cuda_error.
+    /// Borrows the value, as device_buffer::write.
     [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) {
         (void)there(where);
         return one_.write(s, where);
     }
-    /// Borrows the value on the home stream.
+    /// Same, on the home stream.
     [[nodiscard]] lease<T> write(place where = place::here()) { return write(home(), where); }
 
-    /// Replaces the value and waits for the copy. Throws: misuse, cuda_error; if the scalar is empty, also as the constructors.
+    /// Replaces the value and waits for the copy. Allocates if empty.
     void set(T const& value, stream_ref s, place where = place::here()) {
         if (!is_empty()) return one_.copy_from(std::span{&value, 1}, s, where);
         device_buffer<T> fresh{1, home(), memory(), no_init, {}, where};
         fresh.copy_from(std::span{&value, 1}, s, where);
         one_ = std::move(fresh);
     }
-    /// Replaces the value in the order of s without waiting for the copy: the value is staged in a slot of the ring, which must hold at
-    /// least sizeof(T) bytes. Throws: misuse, also if the slots are too small; cuda_error.
+    /// Replaces the value in the order of s without waiting: a slot of the ring stages it. Throws: also misuse if a slot has fewer than
+    /// sizeof(T) bytes.
     void set_async(T const& value, staging_ring& ring, stream_ref s, place where = place::here()) {
         (void)there(where);
         if (ring.slot_bytes() < sizeof(T))
@@ -78,21 +77,20 @@ public:
         upload(std::span{&value, 1}, one_, ring, s, where);
     }
 
-    /// Returns the value after all work enqueued on s so far. Waits for s. Throws: misuse, cuda_error.
+    /// Returns the value after all work on s so far. Waits for s.
     [[nodiscard]] T get(stream_ref s, place where = place::here()) const {
         T value{};
         there(where).copy_to(std::span{&value, 1}, s, where);
         return value;
     }
-    /// Same as get on the home stream.
+    /// Same, on the home stream.
     [[nodiscard]] T get(place where = place::here()) const { return get(home(), where); }
-    /// Copies the value to `to`, a pinned buffer of one element, without waiting. Reuse `to` for further calls: page-locking takes longer
-    /// than the copy.
+    /// Copies the value to `to`, one pinned element, without waiting. Reuse `to`: page-locking takes longer than the copy.
     [[nodiscard]] pending_copy<T> get_async(pinned_buffer<T>&& to, stream_ref s,
                                             place where = place::here()) const {
         return download(there(where), std::move(to), s, where);
     }
-    /// Same as above with a newly allocated pinned buffer. Throws: also as the constructors of pinned_buffer.
+    /// Same, to newly allocated memory. Throws: also as pinned_buffer's constructor.
     [[nodiscard]] pending_copy<T> get_async(stream_ref s, any_resource to = any_pinned_memory(),
                                             place where = place::here()) const {
         return download(there(where), s, std::move(to), {}, where);

@@ -15,19 +15,19 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 
 /// A non-owning view of `size()` elements in device memory, passed to kernels by value.
 ///
-/// Only kernels may access elements. In checked builds (CUOTA_CHECKED), an index outside the span and any access by host code are misuse.
-/// The message contains the index and the size and, for a span from a lease, the buffer's name and the lease's call site. On the simulator
-/// the kernel throws; on a GPU the kernel stops. In both cases the next call that detects the failed device throws a cuda_error with that
-/// message. In unchecked builds a span is a pointer and a size, and indexing has no extra cost.
-/// Threads: same as for the memory. Example: examples/first.cpp
+/// Only kernels may access elements. In checked builds (CUOTA_CHECKED), host access and an index outside the span are misuse; the message
+/// contains index and size and, for a lease's span, the buffer's name and the lease's call site. On the simulator the kernel throws, on a
+/// GPU it stops; either way the next call that detects the failed device throws it as a cuda_error. Unchecked, a span is a pointer and a
+/// size, and indexing costs nothing extra.
+/// Threads: as the memory. Example: examples/first.cpp
 template <class T>
 class CUOTA_POINTER device_span {
 public:
-    using element_type = T;  ///< const for a read-only span
+    using element_type = T;  ///< const if read-only
 
     /// Constructs an empty span.
     CUOTA_HOST_DEVICE constexpr device_span() noexcept : data_{nullptr}, size_{0} {}
-    /// Constructs a span of `size` elements at `data`. The range is not verified, and messages cannot name its buffer.
+    /// Constructs a span of `size` elements at `data`, unverified and without a name in messages.
     CUOTA_HOST_DEVICE constexpr device_span(T* data, std::size_t size) noexcept
         : device_span{data, size, detail::view_origin::by_hand()} {}
     /// Also stores the origin for messages.
@@ -38,18 +38,18 @@ public:
         origin_ = origin;
 #endif
     }
-    /// Converts a writable span to a read-only one.
+    /// Converts to read-only.
     template <class U>
     requires std::same_as<T, U const> CUOTA_HOST_DEVICE constexpr device_span(device_span<U> other) noexcept
         : device_span{other.data(), other.size(), other.origin()} {}
 
-    /// Pointer to the first element, not for host code; null if default-constructed.
+    /// First element, not for host code; null if default-constructed.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
     /// Number of elements.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept { return size_; }
     /// `size() * sizeof(T)`.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t bytes() const noexcept { return size_ * sizeof(T); }
-    /// Returns whether `size()` is 0.
+    /// Returns `size() == 0`.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_empty() const noexcept { return size_ == 0; }
     /// Origin for messages; empty in unchecked builds.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept {
@@ -60,7 +60,7 @@ public:
 #endif
     }
 
-    /// Returns element i; only for kernels. Checked builds: misuse for an invalid index or host code, see above.
+    /// Returns element i, in kernels only. Checked builds: misuse, see above.
     [[nodiscard]] CUOTA_KERNEL T& operator[](std::size_t i) const {
 #if CUOTA_CHECKED
         if (i >= size_) origin_.template refuse<T>({detail::out_of_bounds::part::element, {i}, {size_}});
@@ -69,7 +69,7 @@ public:
         return data_[i];
     }
 
-    /// Returns elements [offset, offset + count). Throws: misuse if they are outside the span; kernels check this in checked builds only.
+    /// Returns elements [offset, offset + count). Throws: misuse if they exceed the span; kernels check in checked builds only.
     [[nodiscard]] CUOTA_HOST_DEVICE device_span subspan(std::size_t offset, std::size_t count) const {
         if (!detail::is_within(offset, count, size_))
             origin().template refuse<T>({detail::out_of_bounds::part::subspan, {offset, count}, {size_}});

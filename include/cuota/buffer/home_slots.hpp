@@ -17,11 +17,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// Has `count` slots, one per open lease on the home stream, for one owner thread at a time. These leases need no events, because stream
-/// order suffices. A free slot stores the thread that may use it, so starting a lease is one comparison; a bit in the same word records
-/// whether a lease has ended since the last take_done(), so ending one is one store. A lease at home costs 3 ns in a slot and 71 ns under
-/// the lock of stream_uses (bench/results/2026-11-26-locks.txt).
-/// Threads: stated per member. The members in the last group require the lock of the enclosing stream_uses.
+/// Slots for `count` open leases on the home stream, used by one owner thread at a time. Stream order suffices between these leases. A free
+/// slot stores the thread that may use it, so starting a lease is one comparison; a bit of the same word records whether a lease has ended
+/// since take_done(), so ending one is one store. A lease costs 3 ns in a slot and 71 ns under the lock of stream_uses
+/// (bench/results/2026-11-26-locks.txt).
+/// Threads: as stated; members of the last group require the lock.
 class home_slots {
 public:
     static constexpr std::uint64_t count = 5;
@@ -31,25 +31,25 @@ public:
         place where;
     };
 
-    /// Any thread: returns whether the caller is the owner and may start such a use, and the first slot for that kind is free and marked as
+    /// Any thread: returns whether the caller is the owner and may start such a use, and the first slot for its kind is free and marked as
     /// used.
     [[nodiscard]] bool may_begin_first(bool writes) const noexcept;
-    /// Starts a use in that slot. Requires may_begin_first(writes).
+    /// Starts a use there. Requires may_begin_first.
     void begin_first(bool writes, place where) noexcept { slots_[writes].set(where, writes); }
     /// Number of that use.
     [[nodiscard]] static constexpr std::uint64_t first_number(bool writes) noexcept { return writes ? 2 : 1; }
-    /// Any thread: ends the use in that slot. Returns false, without effect, if no thread is the owner now. Does not access this object
-    /// after the slot is free, because it may then be destroyed.
+    /// Any thread: ends the use there. Returns false, without effect, if no owner exists. Does not access this object after the slot is
+    /// free, because it may then be destroyed.
     [[nodiscard]] bool try_end_first(bool writes) noexcept;
 
-    /// Any thread: starts a use in any free slot and returns its number (from 1). Returns 0 if the caller is not the owner, the kind is not
+    /// Any thread: starts a use in any free slot and returns its number, from 1. Returns 0 if the caller is not the owner, the kind is not
     /// allowed or no slot is free.
     [[nodiscard]] std::uint64_t try_begin(bool writes, place where) noexcept;
-    /// Any thread: ends use `number`. Like try_end_first, does not access this object after the slot is free.
+    /// Any thread: ends use `number`. Does not access this object afterwards.
     void end(std::uint64_t number, bool writes) noexcept;
-    /// Any thread: returns whether all slots are free; if so, the caller sees all effects of the ended uses.
+    /// Any thread: returns whether all slots are free, and the effects of their uses visible.
     [[nodiscard]] bool are_free() const noexcept;
-    /// Any thread: returns an open use, a write if one is open.
+    /// Any thread: returns an open use, preferably a write.
     [[nodiscard]] std::optional<use> open() const noexcept;
 
     // --- under the lock ---
@@ -59,17 +59,16 @@ public:
         bool read, written;
     };
     [[nodiscard]] done take_done() noexcept;
-    /// Sets the state to "a read and a write have ended". Requires that no thread is the owner.
+    /// Marks a read and a write as ended. Requires that no owner exists.
     void count_as_used() noexcept;
-    /// Sets the owner; null for none. Requires that no use is open; null is also allowed once the buffer is destroyed.
+    /// Sets the owner, or none (null). Requires that no use is open, or null and a destroyed buffer.
     void belong_to(thread_record* who) noexcept { owner_.store(who, std::memory_order_relaxed); }
-    /// Sets the kinds of uses that the owner may start. Requires that it has no open use of a disallowed kind.
+    /// Sets the kinds of uses that the owner may start; it has none of the other kinds open.
     void allow(bool reads, bool writes) noexcept;
 
 private:
-    // Readable by any thread. The word holds the thread_record (aligned) of the thread that may use the slot, or no_thread(); or, while a
-    // use is open, its line in the upper half and its kind in the lowest bits. A further bit, `unused`, is set if no use has ended in the
-    // slot since the last take_used().
+    // Readable by any thread. A word that is the (aligned) thread_record of the thread that may use the slot, or no_thread(); while a use
+    // is open, its line and, in the lowest bits, its kind. The bit `unused` is set if no use has ended here since take_used().
     class slot {
     public:
         void set(place where, bool writes) noexcept { set(where, writes, 0); }
@@ -78,7 +77,7 @@ private:
         void free_for_if_free(thread_record const* who) noexcept;
         [[nodiscard]] bool is_free_for(thread_record const* who) const noexcept;
         [[nodiscard]] bool is_free_and_unused_for(thread_record const* who) const noexcept;
-        // Returns whether a use has ended in the slot since the last call.
+        // Returns whether a use has ended since the last call.
         [[nodiscard]] bool take_used() noexcept;
         [[nodiscard]] std::optional<use> get() const noexcept;
 
@@ -90,7 +89,7 @@ private:
         std::atomic<std::uint64_t> word_ = word_of(no_thread()) | unused;
     };
 
-    // A record that no thread has, not even one without a record.
+    // A record of no thread, not even of one without a record.
     [[nodiscard]] static thread_record const* no_thread() noexcept;
 
     std::atomic<thread_record const*> owner_ = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Mirrored array for host code and kernels: at most one copy on each side, transferred on demand.
+/// Mirrored array for host code and kernels, transferred on demand.
 #pragma once
 
 #include <cstddef>
@@ -21,31 +21,30 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// A mirrored array of `size()` elements of T for host code and kernels.
+/// `size()` elements of T for host code and kernels.
 ///
-/// Holds at most one copy in pinned host memory and one in device memory. Each copy is valid or stale; at least one is valid once the array
-/// has been accessed. Accessing a side allocates it if necessary and copies from the other side if it is stale; write access marks the
-/// other side stale. So data is transferred only when needed, and either copy can be released: `release_host` after an upload, `offload` to
-/// free device memory for other uses.
+/// Holds at most one copy in pinned host memory and one in device memory; each is valid or stale. Accessing a side allocates it if
+/// necessary and, if it is stale, copies from the other; write access makes the other side stale. So data is transferred only when needed,
+/// and either copy can be released: `release_host` after an upload, `offload` to free device memory.
 ///
-/// Move-only; a moved-from array has no elements. The elements' bytes are initially zero and use no memory until a side is accessed.
+/// Move-only; moved-from has no elements. The elements' bytes are initially zero, without memory until a side is accessed.
 /// Units:   counts are elements.
-/// Throws:  budget_exceeded or out_of_memory if a side's memory is refused; misuse for memory that its side cannot access and while a lease
-///          is open on a side to be released; cuda_error. On failure, the values are unchanged.
-/// Order:   `read`, `write`, `fetch` and `offload` in the order of the given stream; host accesses wait for the copies that they need.
+/// Throws:  budget_exceeded or out_of_memory if a side's memory is refused; misuse for memory that its side cannot access, and while a
+///          lease is open on a side to be released; cuda_error. Values are unchanged on failure.
+/// Order:   `read`, `write`, `fetch` and `offload` in that of the given stream; host accesses wait for their copies.
 /// Threads: one at a time.
-/// Cost:    bytes() per side, allocated on first access; a copy only to a stale side.
+/// Cost:    bytes() per side, on its first access; a copy only to a stale side.
 /// Example:
 ///     cuota::host_device<float> moments{n, stream, pool.resource(), cuota::budgeted<cuota::pinned_memory>{host_budget}};
 ///     cuota::for_each_index(stream, n, update{moments.write(stream), weights.write(stream)});
-///     moments.offload(copies);   // device memory is freed after the copy
+///     moments.offload(copies);   // frees device memory after the copy
 ///     moments.fetch(copies);     // ahead of the next step
 template <class T>
 class host_device {
 public:
     using value_type = T;  ///< element type
 
-    /// Allocates nothing. `home` is the home stream of the device copy, see device_buffer.
+    /// `home` is the device copy's, see device_buffer.
     host_device(element_count count, stream_ref home, any_resource device_memory,
                 any_resource host_memory = any_pinned_memory(), tag name = {}, place where = place::here())
         : count_{count},
@@ -62,7 +61,7 @@ public:
                                  "host_device: cannot use a resource of device memory for the host's side");
     }
 
-    /// Moves both copies; makes no CUDA call. `other` has no elements afterwards and keeps its resources.
+    /// Moves both copies, without CUDA calls; `other` has no elements afterwards and keeps its resources.
     host_device(host_device&& other) noexcept
         : count_{std::exchange(other.count_, 0)},
           home_{other.home_},
@@ -73,7 +72,7 @@ public:
           device_{std::exchange(other.device_, std::nullopt)},
           host_is_present_{std::exchange(other.host_is_present_, false)},
           device_is_present_{std::exchange(other.device_is_present_, false)} {}
-    /// Frees its own memory, then moves from `other`.
+    /// Frees its own memory, then moves.
     host_device& operator=(host_device&& other) noexcept {
         if (this != &other) {
             std::destroy_at(this);
@@ -89,7 +88,7 @@ public:
 
     /// Returns whether bytes() of pinned memory are allocated.
     [[nodiscard]] bool has_host_memory() const noexcept { return host_.has_value(); }
-    /// Returns whether bytes() of device memory are allocated.
+    /// Same for device memory.
     [[nodiscard]] bool has_device_memory() const noexcept { return device_.has_value(); }
     /// Returns whether the host copy is valid.
     [[nodiscard]] bool is_on_host() const noexcept { return host_is_present_; }
@@ -103,14 +102,14 @@ public:
         bring_to_host(home_, where);
         return std::as_const(*host_).read();
     }
-    /// Returns the elements for writing; the device copy becomes stale. Waits as read_host and for copies out of the host memory.
+    /// Returns the elements for writing; the device copy becomes stale. Waits as read_host, and for copies out of them.
     [[nodiscard]] std::span<T> write_host(place where = place::here()) {
         bring_to_host(home_, where);
         std::span<T> const all = host_->write();
         device_is_present_ = false;
         return all;
     }
-    /// Same for callers that write every element: copies nothing, and the previous values are undefined.
+    /// Same for callers that write every element: copies nothing; previous values are undefined.
     [[nodiscard]] std::span<T> overwrite_host(place where = place::here()) {
         if (device_) device_->check_not_written("overwritten by host code", where);
         have_host(where, [](pinned_buffer<T>&) {});
@@ -120,22 +119,21 @@ public:
         return all;
     }
 
-    // --- kernels: leases as those of device_buffer ---
+    // --- kernels: leases as of a device_buffer ---
 
-    /// Borrows the elements for reads. Order: s waits for a copy from the host if one is needed, and as device_buffer::read. Does not block
-    /// the host.
+    /// Borrows the elements. Order: s waits for a copy from the host, if needed, and as device_buffer::read. Does not block.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) {
         bring_to_device(s, where);
         return std::as_const(*device_).read(s, where);
     }
-    /// Borrows the elements for writes; the host copy becomes stale. Order: as read.
+    /// Same for writes; the host copy becomes stale.
     [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) {
         bring_to_device(s, where);
         lease<T> all = device_->write(s, where);
         host_is_present_ = false;
         return all;
     }
-    /// Same for callers that write every element: copies nothing, and the previous values are undefined.
+    /// Same for callers that write every element: copies nothing; previous values are undefined.
     [[nodiscard]] lease<T> overwrite(stream_ref s, place where = place::here()) {
         refuse_in_capture(s, where);
         have_device(where, [](device_buffer<T>&) {});
@@ -147,10 +145,9 @@ public:
 
     // --- prefetch and release ---
 
-    /// Starts the copy that `read` would need on the stream `copies`; blocks neither the host nor other streams.
+    /// Starts the copy that `read` would need on `copies`; blocks neither the host nor other streams.
     void fetch(stream_ref copies, place where = place::here()) { bring_to_device(copies, where); }
-    /// Copies the elements to the host on the stream `copies` if necessary and frees the device memory in the order of its uses; does not
-    /// block the host.
+    /// Copies the elements to the host on `copies`, if needed, and frees the device memory in the order of its uses; does not block.
     void offload(stream_ref copies, place where = place::here()) {
         if (!device_) return;
         device_->check_not_borrowed("offloaded", where);
@@ -158,8 +155,7 @@ public:
         device_.reset();
         device_is_present_ = false;
     }
-    /// Frees the host memory, after copying the elements to the device if its copy is stale. Waits for pending copies out of the host
-    /// memory.
+    /// Frees the host memory, after a copy to the device if that is stale. Waits for copies out of it.
     void release_host(place where = place::here()) {
         if (!host_) return;
         if (host_is_present_) bring_to_device(home_, where);
@@ -168,10 +164,10 @@ public:
     }
 
 private:
-    // Both sides are stale: no access yet, all bytes are zero.
+    // Both are stale before the first access: bytes are zero.
     [[nodiscard]] bool is_untouched() const noexcept { return !host_is_present_ && !device_is_present_; }
 
-    // Allocates the side if necessary and calls fill on its memory. Unchanged if either throws.
+    // Allocates the side if necessary and calls fill with it. Unchanged if either throws.
     template <class Fill>
     void have_host(place where, Fill fill) {
         if (host_) return fill(*host_);
@@ -187,7 +183,7 @@ private:
         device_.emplace(std::move(fresh));
     }
 
-    // Captures are refused: validity is tracked as work is enqueued, but each launch of a graph would change it.
+    // A graph would change each launch which side is valid, which is tracked when work is enqueued.
     static void refuse_in_capture(stream_ref s, place where) {
         rt::refuse_captured(s, "a host_device was used", "use a device_buffer, and copy outside", where);
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Error and counters for kernels that request more memory than a fixed-size buffer has.
+/// Error and counters for kernels that exceed preallocated memory.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@
 
 namespace cuota::inline v0 {
 
-/// Kernels requested more memory than was set aside for them. Nothing was written outside that memory; the results that fit are stored.
-/// Example: `catch (cuota::kernel_overflow const& full) { found.restart(full.needed()); }`  // an append_buffer; then run again
+/// Kernels requested more memory than was preallocated. The excess was not written anywhere; the rest is stored.
+/// Example: catch (cuota::kernel_overflow const& full) { found.restart(full.needed()); }  // an append_buffer; then run again
 class kernel_overflow : public std::runtime_error {
 public:
-    /// `what` names the object and both numbers. `capacity` and `needed` have the object's unit, elements or bytes.
+    /// `what` names the object and the numbers, both in its unit, elements or bytes.
     kernel_overflow(std::string const& what, std::size_t capacity, std::size_t needed, place where);
 
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }  ///< available
@@ -39,8 +39,7 @@ namespace detail {
 
 using kernel_count = unsigned long long;
 
-/// Atomically adds to a count that all threads of a kernel share; returns the previous value. Relaxed order: the count publishes no other
-/// data.
+/// Adds to a count shared by all threads of a kernel; returns the previous value. Relaxed: the count publishes no other data.
 CUOTA_KERNEL inline kernel_count add_to(kernel_count& count, kernel_count n) {
 #if defined(__CUDA_ARCH__)
     return atomicAdd(&count, n);
@@ -49,7 +48,7 @@ CUOTA_KERNEL inline kernel_count add_to(kernel_count& count, kernel_count n) {
 #endif
 }
 
-/// Adds without wrapping around: the count saturates at its maximum.
+/// Same, but saturates instead of wrapping around.
 CUOTA_KERNEL inline void saturate(kernel_count& count, kernel_count n) {
     kernel_count constexpr most = ~kernel_count{0};
     kernel_count seen = add_to(count, 0);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Leases: scoped access to a buffer on a stream. Construction enqueues the required waits, destruction records the use.
+/// Leases: scoped access to a buffer on a stream.
 #pragma once
 
 #include <concepts>
@@ -21,17 +21,16 @@ namespace cuota::inline v0::detail {
 class stream_uses;
 struct leases_for_copies;
 
-/// Throws misuse if kernels of s's device cannot access the memory at `at`, which belongs to an object (`what`, for example "a buffer")
-/// with home stream `home`. Throws: cuda_error.
-/// Cost: nothing on the home stream; a few CUDA calls for a stream of another device.
+/// Throws misuse if kernels of s's device cannot access `at`, part of a `what` (as "a buffer") with that home stream. Throws: cuda_error.
+/// Cost: nothing on the home stream; some CUDA calls for another device.
 void refuse_out_of_reach(char const* what, void const* at, stream_ref home, stream_ref s, place where);
 
 /// One use of a buffer by one stream, from construction to destruction. Move-only.
 class borrowing {
 public:
     borrowing(stream_uses& of, stream_ref s, bool writes, place where);
-    /// Calls memory(s) unless the use starts on the buffer's home stream. The data() and bytes() of the result identify the memory for the
-    /// simulator's race checks. If memory throws, the use has not started.
+    /// Calls memory(s) unless the use starts on the home stream; data() and bytes() of the result tell the simulator's race checks which
+    /// memory is used. If memory throws, the use has not started.
     template <std::invocable<stream_ref> Memory>
     borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
         : uses_{&of}, writes_{writes} {
@@ -51,16 +50,16 @@ public:
     borrowing& operator=(borrowing&&) = delete;
     ~borrowing();
 
-    /// Fails the calling thread's current `capture` with misuse if it started after this use, because its graph would not contain the use.
-    /// Cost: one load. Capturing threads have no thread_record.
+    /// Makes a `capture` by this thread that started after the use fail with misuse: its graph would lack the use.
+    /// Cost: one load. Capturing threads have no record.
     CUOTA_ALWAYS_INLINE void tell_capture() const noexcept {
         if (!this_thread_record()) [[unlikely]]
             compare_with_capture(began_in_capture_);
     }
 
 private:
-    // Number of a use in a home slot that the simulator does not check. Starting one takes two comparisons and two stores, ending one the
-    // same. All other cases are out of line to keep the calling code short.
+    // Number of a use in a home slot that no simulator checks: two comparisons and two stores to start, and to end. All else is out of line
+    // to keep callers short.
     static constexpr std::uint64_t first = 0;
 
     struct begun {
@@ -68,7 +67,7 @@ private:
         std::uint64_t number, checked;
         bool is_in_capture;
     };
-    // Takes the flag by value, so that the compiler can keep the members of a temporary lease in registers.
+    // Passed by value, so that the compiler keeps a temporary lease in registers.
     static void compare_with_capture(bool began_in_capture) noexcept;
     CUOTA_ALWAYS_INLINE [[nodiscard]] static bool begins_first(stream_uses& of, stream_ref s, bool writes,
                                                                place where) noexcept;
@@ -83,27 +82,26 @@ private:
 
     stream_uses* uses_;
     std::uint64_t number_;
-    std::uint64_t checked_ = 0;  // id of the simulator's check
+    std::uint64_t checked_ = 0;  // simulator's id
     bool writes_;
-    bool began_in_capture_ = false;  // of the calling thread
+    bool began_in_capture_ = false;  // of this thread
 };
 
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Scoped access to a buffer, like a SYCL accessor: work enqueued on one stream may read (T const) or read and write (T) the elements while
-/// the lease lives.
+/// Scoped access to a buffer, like a SYCL accessor: while the lease lives, work enqueued on one stream may read (T const) or write (T) the
+/// elements.
 ///
-/// Converts to device_span for kernels; preferably a temporary in the launch expression:
+/// Converts to device_span for kernels; preferably a temporary in the launch:
 ///     kernel<<<grid, block, 0, s>>>(x.read(s), y.write(s));
-/// Any number of leases may be open on one stream, which orders them. Across streams, any number of reads or a single write is allowed; any
-/// other combination is misuse, and the message contains both call sites. Threads that do not synchronize with each other may hold read
-/// leases concurrently; conflicts with a write by one of them may go undetected. A stream of another device may borrow the memory only if
-/// its kernels can access it; otherwise the lease is misuse that names both devices. Move-only; created by a buffer's `read` and `write`,
-/// which document the exceptions. The destructor records the use in an event, unless the stream is the home stream; it never blocks the
-/// host.
-/// Cost:    a few loads and stores on the home stream for the thread that borrowed there first; otherwise a lock, the required waits and an
+/// Leases on one stream may be open in any number; the stream orders them. Across streams, many may read or one may write; anything else is
+/// misuse that names both call sites. Threads that do not synchronize their leases may all read; conflicts with a write may go undetected.
+/// A stream of another device may borrow only memory that its kernels can access; otherwise misuse names both devices. Move-only; made by a
+/// buffer's `read` and `write`, which document the exceptions. The destructor records an event, except on the home stream, and never
+/// blocks.
+/// Cost:    on the home stream a few loads and stores for the thread that borrowed there first; otherwise a lock, the required waits and an
 ///          event.
 /// Example: examples/first.cpp
 template <class T>
@@ -111,14 +109,14 @@ class CUOTA_OWNER lease {
 public:
     /// Moves the use; destroying `other` has no effect.
     lease(lease&& other) noexcept : use_{std::move(other.use_)}, span_{std::exchange(other.span_, {})} {}
-    lease& operator=(lease&&) = delete;  // a lease covers one piece of work; create another
+    lease& operator=(lease&&) = delete;  // one lease covers one piece of work; make another
 
-    /// Converts to a kernel argument, valid as long as the lease. In a capture: as span.
+    /// Kernel argument, valid as long as the lease. In a capture as span.
     operator device_span<T>() const noexcept { return span(); }
-    /// Converts to a read-only kernel argument.
+    /// Read-only kernel argument.
     operator device_span<T const>() const noexcept requires(!std::is_const_v<T>) { return span(); }
-    /// Returns the elements, valid as long as the lease. A `capture` of this thread that started after the lease throws misuse when it
-    /// ends; borrow the buffer within the capture instead.
+    /// Returns the elements, valid as long as the lease. A `capture` by this thread that started after the lease throws misuse when it
+    /// ends; borrow within the capture.
     [[nodiscard]] device_span<T> span() const& noexcept {
         use_.tell_capture();
         return span_;
@@ -132,7 +130,7 @@ private:
     template <class>
     friend class foreign_buffer;
     friend struct detail::leases_for_copies;
-    // The lambda defers lookups that the home stream does not need.
+    // The lambda defers lookups that are not needed at home.
     template <class Buffer>
     lease(Buffer& of, stream_ref s, place where)
         : use_{of.uses(), s, !std::is_const_v<T>, where,
@@ -159,8 +157,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// Leases of a device_buffer for copies. They skip the check that kernels can access the memory, because the driver copies between any
-/// devices.
+/// Leases of a device_buffer for copies, which the driver makes between any devices: without the check that kernels can access the memory.
 struct leases_for_copies {
     template <class Buffer>
     [[nodiscard]] static lease<typename Buffer::value_type const> read(Buffer const& of, stream_ref s,

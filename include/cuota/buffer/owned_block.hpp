@@ -18,17 +18,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// Owns one block of a resource's memory, together with the stream on which it is deallocated; or is empty.
+/// One block of a resource's memory and the stream that orders its deallocation; may be empty.
 ///
-/// The resource and the stream are kept alive either by the block (kept_by_blocks) or by this object. In the first case, that of a buffer
-/// on a warm pool, no reference counts change. A moved-from object has no bytes and keeps its resource and stream. Threads: one at a time.
-/// Cost: for a block from a pool's thread cache, only the pool's own cost: no indirect call and no copy of the label.
+/// Either the block keeps the resource and the stream alive (kept_by_blocks), or this object does. In the first case, as for buffers on a
+/// warm pool, no reference count changes. A moved-from object is empty and keeps its resource and stream. Threads: one at a time.
+/// Cost: from a pool's thread cache, only the pool's: no indirect call and no copy of the label.
 class owned_block {
 public:
-    /// Allocates `bytes` bytes. Throws: as the resource; misuse if kernels cannot access its memory. On failure, nothing is allocated.
+    /// Throws: as the resource; misuse if kernels cannot access its memory. On failure, nothing is allocated.
     CUOTA_ALWAYS_INLINE owned_block(stream_ref home, resource_ref const& memory, std::size_t bytes,
                                     label who);
-    // Copies the handles. If blocks keep their resource, `other` releases the counted handles, and this object releases none.
+    // If blocks keep their resource, `other` releases the counted handles, and this object releases none.
     owned_block(owned_block&& other) noexcept;
     owned_block& operator=(owned_block&& other) noexcept;
     ~owned_block();
@@ -39,16 +39,16 @@ public:
     [[nodiscard]] stream_ref home() const noexcept { return home_; }
 
 private:
-    // Takes the label by value, so that the fast path never stores one.
+    // Passed by value, so that the fast path never stores a label.
     void take(stream_ref home, any_resource const& memory, label who);
     void give() noexcept;
-    // In a capture of the home stream, transfers the block to the graph and returns true. Returns false for pools and step plans, which do
-    // that themselves and reuse the bytes within the capture.
+    // In a capture of the home stream, transfers the block to the graph and returns true. Pools and step plans return false: they do it
+    // themselves and reuse the bytes in the capture.
     [[nodiscard]] bool give_to_graph() noexcept;
 
     void keep(stream_ref home, any_resource const& memory) noexcept;
     void drop() noexcept;
-    // Stores uncounted handles: the block keeps both objects alive.
+    // Stores uncounted handles: the block keeps both alive.
     void keep_nothing(stream_ref home, any_resource const& memory) noexcept;
 
     void* at_ = nullptr;
@@ -78,17 +78,17 @@ namespace cuota::inline v0::detail {
 
 void deallocate_on(any_resource& memory, stream_ref home, void* at, std::size_t bytes) noexcept;
 
-/// Blocks of any resource that were freed on a captured stream. The graph may use them, so they are deallocated when it is destroyed.
+/// Blocks that were freed on a captured stream. The graph may use them, so they are deallocated with it.
 class memory_in_graph final : public graph_use {
 public:
     CUOTA_INLINE_IN_PLACE ~memory_in_graph() override;
-    /// Takes ownership of the block. Throws: std::bad_alloc; on failure, the caller keeps the block.
+    /// Throws: std::bad_alloc; on failure, the caller keeps the block.
     void keep(any_resource const& memory, stream_ref home, void* at, std::size_t bytes);
     void about_to_end() override {}
     void ended() noexcept override {}
     void begin_launch(stream_ref, place) override {}
     void end_launch(stream_ref s, bool is_enqueued) noexcept override {
-        if (is_enqueued) last_.emplace(s);  // a failed launch is not ordered after the launch before it
+        if (is_enqueued) last_.emplace(s);  // a failed launch is not ordered after the one before
     }
 
 private:
@@ -102,8 +102,8 @@ private:
     std::optional<stream_share> last_;  // of the last launch
 };
 
-/// Deallocates on a remembered stream. If that is the default stream of another thread, nothing can be enqueued on it, so the host waits
-/// for it and deallocates with deallocate_sync.
+/// Deallocates on a stored stream. On another thread's default stream nothing can be enqueued: the host waits for it and calls
+/// deallocate_sync.
 CUOTA_INLINE void deallocate_on(any_resource& memory, stream_ref home, void* at, std::size_t bytes) noexcept {
     if (!home.is_reachable()) [[unlikely]] {
         (void)rt::drain(home);
@@ -202,7 +202,7 @@ CUOTA_INLINE bool owned_block::give_to_graph() noexcept {
         return true;
     } catch (...) {
         if (scope)
-            scope->fail(std::current_exception());  // the capture has failed, so no graph will use the block
+            scope->fail(std::current_exception());  // the capture has failed, so no graph uses the block
         return false;
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Owning array in page-locked host memory, with asynchronous copies to and from the device.
+/// Owning array in page-locked host memory with asynchronous copies.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +20,17 @@
 
 namespace cuota::inline v0 {
 
-/// Owns `size()` elements of T in page-locked host memory: exactly size() * sizeof(T) bytes, charged to a budget if one is given.
+/// `size()` elements of T in page-locked host memory: exactly that many bytes, charged to a budget if one is given.
 ///
 /// Copies to and from device_buffers are asynchronous. `read` waits for copies into the elements; `write` and the destructor wait for
 /// copies in both directions.
 ///
-/// Move-only; a moved-from buffer is empty. The elements' bytes are initially zero.
+/// Move-only; moved-from is empty. The elements' bytes are initially zero.
 /// Units:   counts are elements.
-/// Order:   copies run in the order of their stream; host accesses come after the copies that they wait for.
+/// Order:   copies in the order of their stream; host accesses after the copies that they wait for.
 /// Throws:  budget_exceeded, out_of_memory, cuda_error; misuse for memory that the host cannot access. On failure, nothing is allocated.
 /// Threads: one at a time.
-/// Cost:    page-locking is slow, about 0.5 s per GiB; create few buffers and reuse them.
+/// Cost:    page-locking takes about 0.5 s per GiB; make few buffers and reuse them.
 /// Example:
 ///     cuota::pinned_buffer<float> host{x.size(), host_budget, "losses"};
 ///     host.download(x, stream);              // does not block
@@ -42,7 +42,7 @@ class pinned_buffer {
                   "a resource aligns to 256 bytes, and this type asks for more");
 
 public:
-    /// Allocates `count` elements from any host-accessible resource. Blocks until the driver has locked the pages.
+    /// Allocates elements from a host-accessible resource. Blocks until the driver has locked the pages.
     explicit pinned_buffer(element_count count, any_resource memory = any_pinned_memory(), tag name = {},
                            place where = place::here())
         : memory_{std::move(memory)} {
@@ -54,25 +54,25 @@ public:
         count_ = count;
         try {
             std::uninitialized_value_construct_n(data_, count_);
-        } catch (...) {  // thrown by T's constructor; the destructor will not run
+        } catch (...) {  // from T's constructor; the destructor will not run
             release();
             throw;
         }
     }
-    /// Allocates pinned memory that is charged to a budget for host memory.
+    /// Same, from pinned memory charged to a budget for host memory.
     pinned_buffer(element_count count, budget const& account, tag name = {}, place where = place::here())
         : pinned_buffer{count, budgeted<pinned_memory>{account}, name, where} {}
     // Rejects device memory: the first access would fault.
     template <device_only_resource R, class... Rest>
     pinned_buffer(std::size_t, R, Rest...) = delete;
 
-    /// Moves the memory and its pending copies; `other` is empty afterwards.
+    /// Moves memory and pending copies; `other` is empty afterwards.
     pinned_buffer(pinned_buffer&& other) noexcept
         : data_{detail::taken(other.data_)},
           count_{std::exchange(other.count_, 0)},
           memory_{other.memory_},
           uses_{std::move(other.uses_)} {}
-    /// Waits for its pending copies, frees its memory, then moves from `other`.
+    /// Waits for its copies, frees its memory, then moves.
     pinned_buffer& operator=(pinned_buffer&& other) noexcept {
         if (this == &other) return *this;
         release();
@@ -82,36 +82,35 @@ public:
         uses_ = std::move(other.uses_);
         return *this;
     }
-    pinned_buffer(pinned_buffer const&) = delete;  // page-locked memory is too expensive for implicit copies
+    pinned_buffer(pinned_buffer const&) = delete;  // locked pages are too expensive to copy implicitly
     pinned_buffer& operator=(pinned_buffer const&) = delete;
     ~pinned_buffer() { release(); }
 
     [[nodiscard]] std::size_t size() const noexcept { return count_; }               ///< elements
     [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }  ///< as charged
-    /// Returns whether `size()` is 0, as after a move.
+    /// Returns `size() == 0`.
     [[nodiscard]] bool is_empty() const noexcept { return count_ == 0; }
 
-    /// Returns the elements for reading. Waits for pending copies into them. Throws: cuda_error.
+    /// Returns the elements for reading. Waits for copies into them. Throws: cuda_error.
     [[nodiscard]] std::span<T const> read() const {
         uses_.wait_on_host(true);
         return {data_, count_};
     }
-    /// Returns the elements for writing. Waits for pending copies into and out of them. Throws: cuda_error.
+    /// Returns the elements for writing. Waits for copies into and out of them. Throws: cuda_error.
     [[nodiscard]] std::span<T> write() {
         uses_.wait_on_host(false);
         return {data_, count_};
     }
 
-    /// Enqueues a copy of all elements to a buffer of the same count on s; does not block.
-    /// Throws: misuse if the counts differ; cuda_error.
+    /// Enqueues a copy to a buffer of the same count on s; does not block. Throws: misuse if the counts differ; cuda_error.
     void upload(device_buffer<T>& to, stream_ref s, place where = place::here()) const {
         check_count(to.size(), where);
         auto const target = detail::leases_for_copies::write(to, s, where);
         transfer(s, false, where,
                  [&] { rt::copy_to_device(target.span().data(), data_, bytes(), s, where); });
     }
-    /// Enqueues a copy of all elements of a buffer of the same count to this one on s; does not block. `read` and `write` wait for it.
-    /// Throws: misuse if the counts differ; cuda_error.
+    /// Enqueues a copy from a buffer of the same count on s; blocks only at the next access. Throws: misuse if the counts differ;
+    /// cuda_error.
     void download(device_buffer<T> const& from, stream_ref s, place where = place::here()) {
         check_count(from.size(), where);
         auto const source = detail::leases_for_copies::read(from, s, where);
@@ -119,7 +118,7 @@ public:
     }
 
 private:
-    // Host memory has no home stream, so the use of any stream records an event.
+    // Host memory has no home stream, so each use records an event.
     template <class Copy>
     void transfer(stream_ref s, bool writes, place where, Copy copy) const {
         detail::borrowing const use{uses_.of_host_memory(), s, writes, where};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Device memory as a raw pointer together with its deleter.
+/// Device memory as a raw pointer with its deleter.
 #pragma once
 
 #include <cstddef>
@@ -12,40 +12,39 @@
 
 namespace cuota::inline v0 {
 
-/// Owning C representation of a block of device memory. The holder must call give_back(owner) (the deleter) exactly once, from any thread.
+/// A block of device memory for C APIs. Its holder must call give_back(owner) once, from any thread.
 struct raw_memory {
-    void* data;         ///< device memory; null if bytes is 0
-    std::size_t bytes;  ///< size
-    void* owner;        ///< argument of give_back (context)
-    void (*give_back)(
-        void* owner) noexcept;  ///< frees the memory and destroys owner; call exactly once, from any thread
+    void* data;                               ///< device memory; null if bytes is 0
+    std::size_t bytes;                        ///< size
+    void* owner;                              ///< argument of give_back
+    void (*give_back)(void* owner) noexcept;  ///< deleter; destroys owner
 };
 
 /// The memory of a former device_buffer as a raw pointer, for C APIs and other libraries.
 ///
-/// Uses of the memory are not tracked. Work on the home stream is ordered after all uses of the buffer and before the deallocation; work on
-/// other streams must be declared with `used_on` (as PyTorch's record_stream). Keeps the resource and the home stream alive. Move-only; a
-/// moved-from object is empty. The destructor frees the memory in the order of the home stream.
+/// Uses are not tracked: work on the home stream is ordered after all uses of the buffer and before the deallocation; declare other streams
+/// with `used_on` (PyTorch's record_stream). Keeps the resource and the home stream alive. Move-only; moved-from is empty. The destructor
+/// frees the memory in the order of the home stream.
 /// Threads: one at a time.
 /// Throws:  nothing unless stated.
 /// Cost:    that of a pointer; `detach` allocates a small object on the heap.
 /// Example:
 ///     auto raw = x.release();                                  // x: a device_buffer
 ///     library_scale(raw.get(), raw.size(), other.get());       // on another stream
-///     raw.used_on(other);                                      // the deallocation is ordered after that work
+///     raw.used_on(other);                                      // orders the deallocation after it
 template <class T>
 class released_buffer {
 public:
-    /// Returns the device pointer, not for host code; null if there are no elements.
+    /// Device pointer, not for host code; null without elements.
     [[nodiscard]] T* get() const noexcept { return static_cast<T*>(block_.at()); }
     [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }  ///< elements
     [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }      ///< size of the memory
-    /// Returns whether `size()` is 0, as after a move or reset.
+    /// Returns `size() == 0`: moved-from or reset.
     [[nodiscard]] bool is_empty() const noexcept { return bytes() == 0; }
-    /// Home stream: the deallocation is ordered on it.
+    /// Stream that orders the deallocation.
     [[nodiscard]] stream_ref home() const noexcept { return block_.home(); }
 
-    /// Orders the deallocation after the work enqueued on s so far; does not block the host. Throws: cuda_error.
+    /// Orders the deallocation after the work enqueued on s so far; does not block. Throws: cuda_error.
     void used_on(stream_ref s) {
         if (!is_empty() && s != home()) detail::order_after_work_of(home(), s);
     }
@@ -53,8 +52,7 @@ public:
     /// Frees the memory.
     void reset() noexcept { detail::owned_block const gone{std::move(block_)}; }
 
-    /// Transfers ownership to a raw_memory, for an API that takes a pointer and a deleter.
-    /// Throws: std::bad_alloc; on failure, this object is unchanged.
+    /// Transfers ownership to a raw_memory. Throws: std::bad_alloc; unchanged on failure.
     [[nodiscard]] raw_memory detach() && {
         auto* const owner = new detail::owned_block{std::move(block_)};
         return {owner->at(), owner->bytes(), owner,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Implementation of staging_ring: slots, pending copies and the wait for a free slot.
+/// Implementation of staging_ring.
 #pragma once
 
 #include <atomic>
@@ -32,20 +32,19 @@ public:
                pin_failure otherwise, ring_filler filled_by);
     ~ring_state();
 
-    // Returns the slot that has been free longest, after its last copy has completed; nullopt if the wait was stopped.
+    // Returns the slot that has been free longest, with its last copy completed; nullopt if stopped.
     [[nodiscard]] std::optional<std::uint32_t> acquire(std::stop_token stop);
 
     [[nodiscard]] std::optional<std::uint32_t> try_acquire();
 
     void put_back(std::uint32_t index) noexcept;
 
-    // Enqueues the slot's copy and records its event. Returns the number of this copy of the slot. On failure, the slot has no pending
-    // copy.
+    // Enqueues the slot's copy and records its event. Returns the copy's number. On failure, the slot has no pending copy.
     [[nodiscard]] std::uint64_t copy(std::uint32_t index, std::byte* to, std::size_t bytes, stream_ref s,
                                      place where);
 
-    // Event to wait for until the slot's n-th copy has completed; null if it is known to have completed. May be the event of a later copy,
-    // which was recorded after the n-th had completed.
+    // Event to wait for until the slot's n-th copy has completed; null if it is known to have. A later copy's event suffices: it was
+    // recorded after the n-th had completed.
     [[nodiscard]] event const* copied(std::uint32_t index, std::uint64_t n) const;
 
     [[nodiscard]] std::span<std::byte> bytes_of_slot(std::uint32_t i) const noexcept;
@@ -55,10 +54,10 @@ public:
     [[nodiscard]] bool is_pinned() const noexcept { return is_pinned_; }
 
 private:
-    // An event belongs to one device, so all copies must be on streams of the first copy's device.
+    // An event belongs to one device, so all copies are on streams of the first copy's device.
     void check_device(stream_ref s, place where);
 
-    // Falls back to pageable memory only if the driver refuses, not if a budget does.
+    // Falls back to pageable memory if the driver refuses, never if a budget does.
     void take_memory(label const& who, pin_failure otherwise);
 
     struct slot {
@@ -69,7 +68,7 @@ private:
 
     void take(std::vector<std::uint32_t>::iterator which) noexcept;
 
-    // Waits for the slot's last copy, outside the lock, so that other threads are not blocked.
+    // Waits for the slot's last copy outside the lock, without blocking other threads.
     [[nodiscard]] std::uint32_t settled(std::uint32_t index);
 
     std::size_t const slot_bytes_;
@@ -83,7 +82,7 @@ private:
     mutable object_lock guard_;
     std::condition_variable_any returned_;
     std::vector<std::uint32_t> free_;        // longest free first; capacity for all
-    std::atomic<std::size_t> free_now_ = 0;  // free_.size(), readable without the lock
+    std::atomic<std::size_t> free_now_ = 0;  // free_.size() for reads without the lock
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Bump allocator for kernels: threads allocate pieces, and all are freed together. An alternative to malloc in kernels.
+/// Bump allocator for kernels, an alternative to malloc in kernels.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
 
-// Counts of requested bytes: the first half per part for the present kernel, the second half the maxima of earlier kernels.
+// Requested bytes per part: first half for the present kernel, second half the maxima of earlier ones.
 struct begin_scratch_anew {
     device_span<kernel_count> asked;
     CUOTA_KERNEL void operator()(std::size_t i) const {
@@ -28,19 +28,19 @@ struct begin_scratch_anew {
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Handle through which kernels allocate from a scratch_arena. Passed by value; does not own.
-/// Threads: any thread of a kernel. Throws: in checked builds misuse for an invalid part, as device_span.
+/// Handle through which kernels allocate from a scratch_arena; does not own.
+/// Threads: any in a kernel. Throws: in checked builds misuse for an invalid part, as device_span.
 class device_scratch {
 public:
-    /// Alignment and size unit of pieces, in bytes.
+    /// Alignment and size unit of pieces, bytes.
     static constexpr std::size_t granule = 16;
 
-    /// Used by scratch_lease. `asked` has the requested bytes, one count per part.
+    /// For scratch_lease. `asked`: requested bytes per part.
     device_scratch(device_span<std::byte> all, std::size_t part_bytes,
                    device_span<detail::kernel_count> asked) noexcept;
 
-    /// Allocates `count` uninitialized Ts from a part, valid until the kernel has finished and usable by all its threads. Returns an empty
-    /// span if the part is full; the request is counted anyway. Cost: one atomic addition.
+    /// Allocates `count` uninitialized Ts from a part, for all threads until the kernel has finished. Returns an empty span if the part is
+    /// full; the request is counted anyway. Cost: one atomic addition.
     template <class T>
     [[nodiscard]] CUOTA_KERNEL device_span<T> take(std::size_t count, std::size_t part = 0) const {
         static_assert(alignof(T) <= granule, "pieces are aligned to 16 bytes");
@@ -64,35 +64,35 @@ private:
     device_span<detail::kernel_count> asked_;  // requested bytes per part
 };
 
-/// Scratch memory for kernels: one part for the whole grid, or equal parts, for example one per block.
+/// Scratch memory for kernels: one part for a whole grid, or equal parts, such as one per block.
 ///
-/// Kernels allocate pieces and do not free them: `open` empties the arena for the next kernel. So kernels cannot leak, fragment the memory
-/// or contend for a heap. A request that exceeds its part returns an empty span; `check` then throws with the bytes that would have
-/// sufficed in any order of the threads.
+/// Kernels allocate pieces and do not free them; `open` empties the arena for the next kernel. So kernels cannot leak, fragment, or wait
+/// for a heap. A request that exceeds its part returns an empty span, and `check` then throws with the bytes that suffice for any order of
+/// the threads.
 ///
-/// Move-only; a moved-from arena has no parts, and any other use of it is misuse. Units: bytes; each piece is rounded up to 16.
+/// Move-only; a moved-from arena has no parts, and any other use is misuse. Units: bytes; a piece is rounded up to 16.
 /// Threads: as device_buffer.
-/// Throws:  as device_buffer; misuse for 0 parts. Operations that throw have no effect (strong guarantee).
-/// Order:   a kernel that opens the arena on another stream is ordered after the previous one, as with write leases.
-/// Cost:    the memory of all parts and 16 bytes of counts per part, allocated once. `open` is two leases and a small kernel, a piece is
-///          one atomic addition; `needed` and `check` wait for the stream.
+/// Throws:  as device_buffer; misuse for 0 parts. Operations that throw have no effect.
+/// Order:   kernels that open the arena on different streams are ordered, as by write leases.
+/// Cost:    memory of all parts and 16 bytes of counts each, allocated once; `open` is two leases and a small kernel, a piece one atomic
+///          addition; `needed` and `check` wait for the stream.
 /// Example:
 ///     cuota::scratch_arena scratch{64_KiB, blocks, stream, pool, "bins"};
 ///     count_kernel<<<blocks, 256, 0, stream.get()>>>(keys.read(stream), scratch.open(stream));
 ///     scratch.check(stream);  // throws kernel_overflow with the sufficient bytes
 class scratch_arena {
 public:
-    /// Allocates `parts` parts of `part_bytes` bytes each, rounded up to 256.
+    /// `part_bytes` is per part, rounded up to 256.
     scratch_arena(std::size_t part_bytes, std::size_t parts, stream_ref home, resource_ref const& memory,
                   tag name = {}, place where = place::here());
-    /// Allocates a single part for the whole grid. `bytes` is rounded up to 256.
+    /// Allocates one part for a whole grid; `bytes` is rounded up to 256.
     scratch_arena(std::size_t bytes, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here());
 
-    /// Write access to the arena for one kernel. Converts to device_scratch; preferably a temporary in the launch expression.
+    /// Write access for one kernel. Converts to device_scratch; preferably a temporary in the launch.
     class scratch_lease {
     public:
-        /// Argument for the kernel; valid as long as the lease.
+        /// Kernel argument, valid as long as the lease.
         operator device_scratch() const;
 
     private:
@@ -103,23 +103,22 @@ public:
         std::size_t part_bytes_;
     };
 
-    /// Borrows the arena for the next kernel on s and empties it: pieces of earlier kernels become invalid.
-    /// Throws: misuse, cuda_error.
+    /// Borrows the arena for the next kernel on s and empties it: earlier pieces become invalid. Throws: misuse, cuda_error.
     [[nodiscard]] scratch_lease open(stream_ref s, place where = place::here()) {
         check_not_moved_from(where);
         return {*this, s, where};
     }
 
-    /// Returns the largest number of bytes that a kernel requested of a part, over all kernels on s so far and earlier ones on other
-    /// streams. Waits for s. Throws: misuse, cuda_error.
+    /// Returns the most bytes that a kernel requested of a part, over the kernels on s so far and earlier ones on other streams. Waits for
+    /// s. Throws: misuse, cuda_error.
     [[nodiscard]] std::size_t needed(stream_ref s, place where = place::here()) const;
-    /// Throws: kernel_overflow, in bytes of a part, if a kernel's request exceeded its part; otherwise as needed.
+    /// Throws: kernel_overflow, in bytes of a part, if a kernel exceeded one; as needed.
     void check(stream_ref s, place where = place::here()) const;
 
-    /// Bytes of each part, after rounding.
+    /// Bytes per part, after rounding.
     [[nodiscard]] std::size_t part_bytes() const noexcept { return part_bytes_; }
     [[nodiscard]] std::size_t parts() const noexcept;  ///< at least 1; 0 if moved-from
-    /// Home stream: frees are ordered on it.
+    /// Stream that orders the deallocation.
     [[nodiscard]] stream_ref home() const noexcept { return memory_.home(); }
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Ring of pinned slots for copies to the device; a slot is reused only after its copy has completed.
+/// Ring of pinned slots for copies to the device, each reused after its copy has completed.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,13 @@ namespace cuota::inline v0 {
 /// Behavior of a staging_ring if its memory cannot be page-locked.
 enum class pin_failure {
     refuse,       ///< rethrow the resource's exception
-    use_pageable  ///< use pageable memory; each copy blocks its caller until the bytes have left the slot
+    use_pageable  ///< use pageable memory; a copy then blocks until the bytes have left the slot
 };
 
 /// Writer of a ring's slots.
 enum class ring_filler {
     host,   ///< host code; requires host-accessible memory
-    device  ///< the device, for example from a file; device memory is allowed, and copies stay on the device
+    device  ///< the device, as from a file; device memory is allowed, and copies stay on the device
 };
 
 namespace detail {
@@ -43,16 +43,16 @@ extern template class shared<detail::ring_state>;
 
 /// A fixed number of pinned slots, allocated once, for repeated copies to the device.
 ///
-/// Types represent a slot's state. `acquire` returns a fill_lease, whose bytes the host may write. `submit` consumes it, enqueues the copy
-/// and returns an in_flight, which gives no access to the bytes. The slot is acquired again only after that copy has completed, so it
-/// cannot be overwritten during a copy, and a copy's source cannot be freed.
+/// The type is the slot's state: `acquire` returns a fill_lease, whose bytes the host may write; `submit` consumes it, enqueues the copy
+/// and returns an in_flight, without access to the bytes. The slot is acquired again only after that copy has completed, so a slot cannot
+/// be overwritten during a copy, nor a copy's source be freed.
 ///
-/// Units:   bytes. The memory is exactly slots * slot_bytes, charged when the ring is constructed.
-/// Order:   all submits must be on streams of the device of the first one; a stream of another device is misuse that names both devices.
+/// Units:   bytes. The memory is exactly slots * slot_bytes, charged on construction.
+/// Order:   submits to streams of one device, the first one's; another device's stream is misuse that names both.
 /// Threads: any.
-/// Throws:  constructors: budget_exceeded, out_of_memory; misuse for 0 slots or memory that the writer cannot access.
-/// Cost:    page-locking on construction, about 0.5 s per GiB; then a lock, a copy and an event per slot, without allocations once each
-///          slot has its event. Destroying the last handle waits for pending copies.
+/// Throws:  on construction budget_exceeded, out_of_memory; misuse for 0 slots or memory that their writer cannot access.
+/// Cost:    page-locking on construction, about 0.5 s per GiB; then per slot a lock, a copy and an event, without allocations once each
+///          slot has its event. Destruction waits for pending copies.
 /// Example:
 ///     cuota::staging_ring ring{2, 1_MiB, host_budget};
 ///     auto slot = ring.acquire();                                          // waits for the slot's last copy
@@ -62,22 +62,21 @@ class staging_ring {
 public:
     class in_flight;
 
-    /// A slot that the host may write. Move-only. The destructor returns it to the ring unless it was submitted.
+    /// A slot that the host may write. Move-only. The destructor returns it to the ring unless submitted.
     class fill_lease {
     public:
         /// Moves the slot; `other` has none afterwards.
         fill_lease(fill_lease&& other) noexcept : ring_{std::move(other.ring_)}, slot_{other.slot_} {}
-        /// Returns its own slot to the ring, then moves from `other`.
+        /// Returns its own slot, then moves.
         fill_lease& operator=(fill_lease&& other) noexcept;
         ~fill_lease();
 
-        /// Returns the slot's bytes for writing, by the host or, with ring_filler::device, by the device. Empty once submitted or moved
-        /// from.
+        /// Bytes of the slot, to be written by the host or, with ring_filler::device, the device. Empty if submitted or moved-from.
         [[nodiscard]] std::span<std::byte> bytes() const noexcept;
 
-        /// Enqueues a copy of the first `bytes` bytes to the device on s; does not block if the slots are pinned.
-        /// Throws: misuse if the bytes exceed the slot or the target, or s belongs to another device; cuda_error. After a throw, the slot
-        /// is free again.
+        /// Copies the first `bytes` bytes to the device, in the order of s, without blocking.
+        /// Throws: misuse if they exceed the slot or the target, or for another device's stream; cuda_error. After a throw, the slot is
+        /// free again.
         [[nodiscard]] in_flight submit(stream_ref s, device_span<std::byte> to, std::size_t bytes,
                                        place where = place::here()) &&;
 
@@ -89,19 +88,19 @@ public:
         std::uint32_t slot_;
     };
 
-    /// Completion handle of a submitted copy. Need not be kept; cheap to copy.
+    /// Completion handle of a submitted copy; need not be kept. Copies are cheap.
     class in_flight {
     public:
-        /// Refers to the same copy. Moving copies, so a moved-from handle stays valid.
+        /// Refers to the same copy. A move copies, so a moved-from handle stays valid.
         in_flight(in_flight const&) noexcept = default;
-        in_flight& operator=(in_flight const&) noexcept = default;  ///< refers to the same copy as `other`
+        in_flight& operator=(in_flight const&) noexcept = default;  ///< refers to the same copy
         ~in_flight() = default;
 
-        /// Makes s wait for this copy: work enqueued on s from now on starts after it. Throws: cuda_error.
+        /// Makes s wait for the copy: work enqueued on s from now on starts after it. Throws: cuda_error.
         void order_before(stream_ref s) const;
-        /// Returns whether the copy has completed, without waiting. Throws: cuda_error, including errors of the copy.
+        /// Returns whether the copy has completed, without waiting. Throws: cuda_error, also for the copy.
         [[nodiscard]] bool is_done() const;
-        /// Blocks the host until the copy has completed. Throws: cuda_error, including errors of the copy.
+        /// Blocks until the copy has completed. Throws: cuda_error, also for the copy.
         void synchronize() const;
 
     private:
@@ -113,26 +112,25 @@ public:
         std::uint64_t copy_;
     };
 
-    /// Allocates `slots` slots of `slot_bytes` bytes each in a single block of host-accessible memory.
+    /// Allocates all slots in one block of host-accessible memory.
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = any_pinned_memory(),
                  tag name = {}, place where = place::here());
-    /// Takes a label, so that messages use the caller's units, and an optional fallback: with pin_failure::use_pageable, the ring uses
-    /// pageable memory if `memory` throws out_of_memory, and reports that exception to the error sink. A refusal by a budget is always
-    /// rethrown.
+    /// Same, with a label, for messages in the caller's units. With pin_failure::use_pageable, out_of_memory from `memory` is reported to
+    /// the error sink and pageable memory is used; a refusal by a budget is always rethrown.
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
                  pin_failure otherwise = pin_failure::refuse, ring_filler filled_by = ring_filler::host);
-    /// Allocates pinned memory that is charged to a budget for host memory.
+    /// Same, from pinned memory charged to a budget for host memory.
     staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account, tag name = {},
                  place where = place::here());
-    /// Refers to the same ring. Moving copies, so a moved-from handle stays valid.
+    /// Refers to the same ring. A move copies, so a moved-from handle stays valid.
     staging_ring(staging_ring const&) noexcept = default;
-    staging_ring& operator=(staging_ring const&) noexcept = default;  ///< refers to the same ring as `other`
+    staging_ring& operator=(staging_ring const&) noexcept = default;  ///< refers to the same ring
     ~staging_ring() = default;
 
-    /// Returns a slot to fill. Blocks the host until a slot is free and its last copy has completed; the wait sleeps
-    /// (host_wait::blocking). Deadlocks if the caller itself holds all slots; `try_acquire` does not. Throws: cuda_error, including errors of the copy.
+    /// Returns a slot to fill. Blocks until one is free and its last copy has completed; the wait sleeps (host_wait::blocking). Deadlocks
+    /// if the caller holds all slots; `try_acquire` does not. Throws: cuda_error, also for the copy.
     [[nodiscard]] fill_lease acquire();
-    /// Same as acquire; returns nullopt if stop is requested first.
+    /// Same; nullopt if stop is requested first.
     [[nodiscard]] std::optional<fill_lease> acquire(stop_signal stop);
     /// Returns a slot that is free now, or nullopt. Throws: cuda_error.
     [[nodiscard]] std::optional<fill_lease> try_acquire();
@@ -140,7 +138,7 @@ public:
     [[nodiscard]] std::size_t slots() const noexcept;       ///< number of slots
     [[nodiscard]] std::size_t slot_bytes() const noexcept;  ///< per slot
     [[nodiscard]] std::size_t bytes() const noexcept;       ///< slots * slot_bytes
-    /// False if the slots are pageable memory (pin_failure::use_pageable).
+    /// False if pageable (pin_failure::use_pageable).
     [[nodiscard]] bool is_pinned() const noexcept;
 
 private:
@@ -230,7 +228,7 @@ CUOTA_INLINE bool staging_ring::is_pinned() const noexcept { return state_->is_p
 
 CUOTA_INLINE staging_ring::in_flight staging_ring::fill_lease::submit(stream_ref s, device_span<std::byte> to,
                                                                       std::size_t bytes, place where) && {
-    // Its destructor returns the slot to the ring, with or without a pending copy.
+    // Returns the slot to the ring when destroyed, with or without a pending copy.
     fill_lease const mine = std::move(*this);
     if (!mine.ring_)
         detail::throw_misuse(where, "a fill_lease was submitted after it was submitted or moved from");

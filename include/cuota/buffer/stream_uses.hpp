@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Access tracker of a buffer: the uses of each stream, and the waits that a new use requires.
+/// Tracks the uses of a buffer per stream and enqueues the waits between them.
 #pragma once
 
 #include <atomic>
@@ -28,50 +28,48 @@
 
 namespace cuota::inline v0::detail {
 
-/// Tracks the uses of one buffer. Uses on its home stream are ordered by that stream; uses on other streams record an event when they end.
-/// Host memory has no home stream.
+/// The uses of one buffer: on its home stream, which orders them, and on other streams, which record an event when they end. Host memory
+/// has no home.
 ///
-/// A read waits for the last write; a write also waits for the reads since then. No stream waits again for work that it already waited for,
-/// directly or through another stream. An event of the home stream is recorded only when another stream must wait for it; if the home is
-/// the default stream of one thread, that thread records one at the end of each use. The thread that used the buffer first records its uses
-/// at home without the lock, a few at a time (home_slots). Another thread uses the lock until it writes while no use is open at home; it
-/// then becomes the owner of the slots.
-/// Threads: any; but a thread must not write, or destroy the buffer, while another starts a use. Destroying a buffer while another thread
-/// ends a lease on it is misuse, which is reported. In that case both threads may miss that they are the last, and this object, about 400
-/// bytes of host memory, is leaked.
+/// A read waits for the last write, a write also for the reads since; no stream waits again for work that it has waited for, directly or
+/// through another. An event of the home stream is recorded only when another stream waits for it; if the home is one thread's default
+/// stream, that thread records it at the end of each use. The thread that used the buffer first starts its uses at home without the lock, a
+/// few at a time. Another thread uses the lock until it writes while no use is open at home.
+/// Threads: any; but a thread that writes, or destroys the buffer, does so while no other starts a use. Destroying a buffer while another
+/// thread ends a lease is misuse, which is reported; then perhaps neither thread is the last, and this object, about 400 bytes of host
+/// memory, is leaked.
 class stream_uses {
 public:
-    /// Starts with a write by the home stream. Waits on the host for the home stream if it is the default stream of another thread.
-    /// Throws: cuda_error for a native stream without an id.
+    /// Starts with a write by the home stream; if that is another thread's default stream, waits for it on the host. Throws: cuda_error for
+    /// a native stream without an id.
     explicit stream_uses(stream_ref home);
     stream_uses() noexcept : home_{cudaStream_t{}} {}
-    /// Uses within a capture: starts without earlier uses.
+    /// Uses in a capture: no stream has earlier ones.
     struct in_capture {};
     explicit stream_uses(in_capture) noexcept : stream_uses{} { is_for_capture_ = true; }
     stream_uses(stream_uses const&) = delete;
     stream_uses& operator=(stream_uses const&) = delete;
     ~stream_uses();
 
-    /// Starts a use on s and enqueues the waits that it requires. Returns the number to pass to `end`.
-    /// Throws: misuse if a use on another stream is open and one of the two writes; cuda_error, std::bad_alloc. On failure, the use has not
+    /// Starts a use on s and enqueues the waits it needs. Returns the number for `end`.
+    /// Throws: misuse if a use on another stream is open and one of the two writes; cuda_error, std::bad_alloc. On failure, no use has
     /// started.
     [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, place where);
-    /// Ends a use; later uses wait for the work enqueued on its stream so far. If the buffer was destroyed, the last call deletes this.
+    /// Ends a use: the work on its stream so far counts. After the buffer's destruction, the last call deletes this.
     void end(std::uint64_t number, bool writes) noexcept;
 
-    /// These three are begin and end for a use without a number. Returns whether a use on s needs no waits, no lock and may use the first
-    /// slot.
+    /// Same in parts, without a number. Returns whether a use on s needs no wait and the first slot is available.
     [[nodiscard]] bool may_begin_first(stream_ref s, bool writes) const noexcept;
-    /// Starts that use. Requires may_begin_first.
+    /// Starts it.
     void begin_first(bool writes, place where) noexcept { slots_.begin_first(writes, where); }
-    /// Ends that use. As `end`.
+    /// Ends it, as `end`.
     void end_first(bool writes) noexcept;
 
-    /// Throws misuse if a use is open or, with to_write, if a write is open. `done` names the attempted operation, for example "resized".
+    /// Throws misuse if a use (or, with to_write, a write) is open; `done` is the attempted operation, as "resized".
     void refuse_while_borrowed(char const* done, place where, bool to_write = false);
 
-    /// Ends all tracking because the buffer is destroyed: later work on the home stream is ordered after all uses. Open uses are reported
-    /// as misuse and waited for. If the home stream is being captured, the host waits instead.
+    /// Destroys the buffer's uses: later work on the home stream is ordered after them. Open uses are misuse and are waited for. If the
+    /// home stream is captured, the host waits.
     [[gnu::noinline]] void end_at_home() noexcept {
         if (guard_.is_of_parent()) [[unlikely]]
             return;
@@ -91,26 +89,26 @@ public:
                 if (!is_after) rt::drain(last);
             });
     }
-    /// As end_at_home for host memory: waits for all uses on the host.
+    /// Same for host memory: waits for all uses.
     void end_on_host() noexcept;
 
-    /// Ends the uses within a capture, which are tracked separately from the buffer's own. Deletes this now or with the last open use.
+    /// Ends uses in a capture, which are tracked apart from the buffer's own; deletes this now or with the last open use.
     void end_in_capture() noexcept;
 
-    // --- for graphs, which keep this object alive and check at each launch whether the buffer still exists ---
+    // --- for graphs, which keep this object and check at each launch whether the buffer exists ---
 
     void keep() noexcept;
-    /// Undoes one keep. If the buffer was destroyed, the last call deletes this.
+    /// After the buffer's destruction, the last call deletes this.
     void drop() noexcept;
     [[nodiscard]] bool has_ended() const noexcept { return has_ended_.load(std::memory_order_acquire); }
     /// Number of the capture of the home stream in which the buffer was destroyed, so that the graph owns its memory; 0 if none.
     [[nodiscard]] std::uint64_t ended_in() const noexcept { return ended_in_; }
 
-    /// For host memory: waits on the host for the streams' writes and, unless for_writers_only, also for their reads. Throws: cuda_error.
+    /// For host memory: waits on the host for all writes and, unless for_writers_only, reads. Throws: cuda_error.
     void wait_on_host(bool for_writers_only);
 
 private:
-    // Skips work of captures that cuota did not make: it runs at launches that cuota cannot observe.
+    // Skips work of foreign captures: it runs at launches unknown to the library.
     static void wait_on_host_for(event const& e);
 
     static constexpr std::size_t at_home = 0;  // index of the home stream; unused for host memory
@@ -121,14 +119,14 @@ private:
         using event::event;
         using event::record_in;
     };
-    // A stream, by its id, because it may have been destroyed. `last` is the event after its last use.
+    // A stream by its id, since it may be destroyed; `last` is the event after its last use.
     struct user {
         std::uint64_t id = ~std::uint64_t{0};
         std::optional<use_mark> last{};
-        std::uint64_t seen = 0;  // version of the last write that its work is ordered after
+        std::uint64_t seen = 0;  // last write that its work is ordered after
         bool reads = false;      // since the last write
     };
-    // Stores the home stream inline: most buffers are used by no other stream.
+    // The home stream is stored inline: most buffers have no other.
     class user_list {
     public:
         [[nodiscard]] std::size_t size() const noexcept { return 1 + others_.size(); }
@@ -150,7 +148,7 @@ private:
 
     // --- without the lock ---
 
-    // True if one thread made all uses at home and all have ended. No other thread then accesses this object.
+    // True if one thread made all uses at home and they have ended. No other thread has access then.
     [[nodiscard]] bool never_locked() const noexcept;
     [[gnu::noinline]] void end_among_others(std::uint64_t number, bool writes) noexcept {
         if (number <= home_slots::count && !has_ended_.load(std::memory_order_relaxed))
@@ -167,39 +165,36 @@ private:
 
     void end_in_order(std::uint64_t number, bool writes) noexcept;
 
-    // --- all that follows requires the lock ---
+    // --- all that follows: under the lock ---
 
     [[nodiscard]] bool is_borrowed() const noexcept { return !uses_.empty() || !slots_.are_free(); }
     [[nodiscard]] bool is_unused() const noexcept { return keepers_ == 0 && !is_borrowed(); }
 
-    // Accounts for uses in home_slots that have ended since the last call.
+    // Accounts for uses that ended in slots_.
     void see_home() noexcept;
-    // Records an event on the home stream. Returns false, and records no event, if the home stream is being captured: its earlier work has
-    // then completed.
+    // Records an event on the home stream. Returns false if it is captured: its earlier work has completed, and the event is not valid.
     [[nodiscard]] bool mark_home(std::uint64_t foreign);
     void leave_at_home(bool written) noexcept;
-    // Records the stream's work so far as a use. On failure, waits for that work, so that no use needs to wait for it, and returns the
-    // exception.
+    // Records the work of the use's stream. On failure, waits for that work instead and returns the exception.
     [[nodiscard]] std::exception_ptr leave_or_drain(open_use const& use) noexcept;
     void leave(open_use const& use);
-    // For a stream that is being captured now: its earlier work has completed.
+    // The use's stream is captured now: its earlier work has completed.
     void leave_for_capture(open_use const& use) noexcept;
-    // Records a finished write that is ordered after all earlier uses.
+    // Records a write that is ordered after all earlier uses.
     void set_written(std::size_t by) noexcept;
 
-    // Returns the index of a stream. Reuses an entry that is not open, has no reads since the last write and is not ordered after it.
+    // Returns the index of a stream. Reuses an entry without open use or later read that is not ordered after the last write.
     [[nodiscard]] std::size_t find(std::uint64_t id);
     [[nodiscard]] bool is_open(std::size_t u) const noexcept;
 
     void throw_on_conflict(std::size_t me, bool writes, place where) const;
     [[noreturn]] static void refuse(bool writes, place where, bool other_writes, place since);
 
-    // Makes s wait for reads first, which implies waiting for the write before them. Throws: cuda_error; waits that were enqueued stay
-    // recorded.
+    // Waits for reads first, which implies the write before them. Throws: cuda_error; enqueued waits stay recorded.
     void order(stream_ref s, std::size_t me, bool writes);
     void wait_for(std::size_t of, stream_ref s);
 
-    // Publishes the kinds of uses that the owner may start at home without the lock.
+    // Publishes which uses the owner may start at home without the lock.
     void publish() noexcept;
 
     template <class Join>
@@ -263,7 +258,7 @@ CUOTA_INLINE stream_uses::stream_uses(stream_ref home) : home_{home} {
         if (home.is_reachable()) (void)mark_home(foreign_capture_of(home));
         else (void)rt::drain(home);  // completes that thread's work before the first use
     } else {
-        slots_.count_as_used();  // no other use exists; makes the first use as cheap as later ones
+        slots_.count_as_used();  // no other use exists, and the first becomes as cheap as the second
         if (home.is_owned()) slots_.belong_to(this_thread());
     }
     publish();
@@ -360,7 +355,7 @@ CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes
     region_lock const lock{guard_};
     std::size_t const me = find(id);
     throw_on_conflict(me, writes, where);
-    see_home();  // after the check, so that it covers each use that the check found ended
+    see_home();  // after the check, to include each use that it found ended
     uses_.reserve(uses_.size() + 1);
     order(s, me, writes);
     if (me == at_home && writes && home_.is_owned() && !slots_.open()) slots_.belong_to(this_thread());
