@@ -132,7 +132,7 @@ class device_buffer {
 public:
     using value_type = T;  ///< never const
 
-    /// Allocates elements of zero bytes.
+    /// Allocates `count` elements; all bytes are zero.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : device_buffer{count, home, memory, zeroed, name, where} {}
@@ -142,13 +142,13 @@ public:
         : device_buffer{count, home, memory, no_init, name, where} {
         rt::fill_bytes(data(), 0, bytes(), home, where);
     }
-    /// Allocates copies of `value`.
+    /// Allocates `count` copies of `value`.
     device_buffer(element_count count, T const& value, stream_ref home, resource_ref const& memory,
                   tag name = {}, place where = place::here())
         : device_buffer{count, home, memory, no_init, name, where} {
         detail::fill<T>(data(), size(), value, home, where);
     }
-    /// Allocates uninitialized elements.
+    /// Allocates `count` uninitialized elements.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, no_init_t, tag name = {},
                   place where = place::here())
         : block_{home, memory, detail::bytes_of(count, label_for<T>(name, where)), label_for<T>(name, where)},
@@ -205,15 +205,16 @@ public:
     /// Owning handle of the resource.
     [[nodiscard]] any_resource memory() const noexcept { return block_.memory(); }
 
-    /// Borrows the elements for reads by work on s. Order: s waits for the home stream and earlier writers. Throws: misuse, cuda_error.
+    /// Borrows the elements for work on s that reads them. Order: s waits for the home stream and earlier writers. Throws: misuse,
+    /// cuda_error.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
         return {*this, s, where};
     }
     /// Same, on the home stream.
     [[nodiscard]] lease<T const> read(place where = place::here()) const { return read(home(), where); }
 
-    /// Borrows the elements for writes by work on s. Order: s waits for the home stream and all earlier uses on other streams. Throws:
-    /// misuse, cuda_error.
+    /// Borrows the elements for work on s that reads and writes them. Order: s waits for the home stream and all earlier uses on other
+    /// streams. Throws: misuse, cuda_error.
     [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) { return {*this, s, where}; }
     /// Same, on the home stream.
     [[nodiscard]] lease<T> write(place where = place::here()) { return write(home(), where); }

@@ -36,8 +36,8 @@ namespace cuota::inline v0::detail {
 /// stream, that thread records it at the end of each use. The thread that used the buffer first starts its uses at home without the lock, a
 /// few at a time. Another thread uses the lock until it writes while no use is open at home.
 /// Threads: any; but a thread that writes, or destroys the buffer, does so while no other starts a use. Destroying a buffer while another
-/// thread ends a lease is misuse, which is reported; then perhaps neither thread is the last, and this object, about 400 bytes of host
-/// memory, is leaked.
+/// thread ends a lease is misuse, which is reported; neither thread may then detect that it is the last, and this object, about 400 bytes
+/// of host memory, is leaked.
 class stream_uses {
 public:
     /// Starts with a write by the home stream; if that is another thread's default stream, waits for it on the host. Throws: cuda_error for
@@ -55,7 +55,7 @@ public:
     /// Throws: misuse if a use on another stream is open and one of the two writes; cuda_error, std::bad_alloc. On failure, no use has
     /// started.
     [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, place where);
-    /// Ends a use: the work on its stream so far counts. After the buffer's destruction, the last call deletes this.
+    /// Ends a use: later uses are ordered after the work on its stream so far. After the buffer's destruction, the last call deletes this.
     void end(std::uint64_t number, bool writes) noexcept;
 
     /// Same in parts, without a number. Returns whether a use on s needs no wait and the first slot is available.
@@ -183,14 +183,14 @@ private:
     // Records a write that is ordered after all earlier uses.
     void set_written(std::size_t by) noexcept;
 
-    // Returns the index of a stream. Reuses an entry without open use or later read that is not ordered after the last write.
+    // Returns the index of a stream. Reuses a closed entry that has no reads since the last write and is not ordered after it.
     [[nodiscard]] std::size_t find(std::uint64_t id);
     [[nodiscard]] bool is_open(std::size_t u) const noexcept;
 
     void throw_on_conflict(std::size_t me, bool writes, place where) const;
     [[noreturn]] static void refuse(bool writes, place where, bool other_writes, place since);
 
-    // Waits for reads first, which implies the write before them. Throws: cuda_error; enqueued waits stay recorded.
+    // Makes s wait for reads first, which implies the write before them. Throws: cuda_error; enqueued waits stay recorded.
     void order(stream_ref s, std::size_t me, bool writes);
     void wait_for(std::size_t of, stream_ref s);
 
