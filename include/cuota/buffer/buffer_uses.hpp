@@ -40,14 +40,14 @@ public:
     static void end_at_home(stream_uses& taken) noexcept;
     /// Ends the uses of host memory.
     void end_on_host() noexcept;
-    /// As in stream_uses, if any exist. Throws: cuda_error.
+    /// Same as in stream_uses, if any exist. Throws: cuda_error.
     void wait_on_host(bool for_writers_only) const;
-    /// As in stream_uses, if any exist. Throws: misuse.
+    /// Same as in stream_uses, if any exist. Throws: misuse.
     void refuse_while_borrowed(char const* done, place where, bool to_write = false) const;
 
 private:
     [[nodiscard]] stream_uses& made_for(stream_ref home);
-    // Of two threads that create the uses, the first keeps its object.
+    // If two threads create the uses, the first one's are kept.
     [[nodiscard]] stream_uses& keep(sole<stream_uses> fresh) noexcept;
 
     std::atomic<stream_uses*> made_ = nullptr;

@@ -31,7 +31,7 @@
 
 namespace cuota::inline v0 {
 
-/// Tag: elements are not initialized; the caller must write them.
+/// Tag: elements are uninitialized, and the caller must write them.
 struct no_init_t {};
 inline constexpr no_init_t no_init{};  ///< the tag's value
 
@@ -196,11 +196,11 @@ public:
     friend void swap(device_buffer& a, device_buffer& b) noexcept { a.swap(b); }  ///< no CUDA call
 
     [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }  ///< elements
-    /// As requested from the resource.
+    /// Bytes that were requested from the resource.
     [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }
     /// Returns `size() == 0`, also if moved-from.
     [[nodiscard]] bool is_empty() const noexcept { return bytes() == 0; }
-    /// Stream in whose order the memory became valid and is freed.
+    /// Stream that orders the deallocation; the memory became valid on it.
     [[nodiscard]] stream_ref home() const noexcept { return block_.home(); }
     /// Owning handle of the resource.
     [[nodiscard]] any_resource memory() const noexcept { return block_.memory(); }
@@ -280,7 +280,7 @@ public:
             rt::fill_bytes(next.data() + size(), 0, (count - size()) * sizeof(T), home(), where);
         replace_by(std::move(next));
     }
-    /// Same; new elements are copies of value. A string is the name, not a value. Throws: as resize.
+    /// Same; new elements are copies of value. A string is the name, not a value.
     template <class V = T>
         requires(std::convertible_to<V const&, T> && !std::convertible_to<V const&, char const*>)
     void resize(element_count count, V const& value, tag name = {}, place where = place::here()) {
@@ -289,11 +289,11 @@ public:
         if (count > size()) detail::fill<T>(next.data() + size(), count - size(), value, home(), where);
         replace_by(std::move(next));
     }
-    /// Same; new elements are uninitialized. Throws: as resize.
+    /// Same; new elements are uninitialized.
     void resize(element_count count, no_init_t, tag name = {}, place where = place::here()) {
         if (count != size()) replace_by(resized(count, name, where));
     }
-    /// Same; all elements are uninitialized, and none is copied. Throws: as resize.
+    /// Same; all elements are uninitialized, and none is copied.
     void resize(element_count count, discard_t, tag name = {}, place where = place::here()) {
         if (count == size()) return;
         check_not_borrowed("resized", where);

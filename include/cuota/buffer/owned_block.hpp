@@ -201,8 +201,7 @@ CUOTA_INLINE bool owned_block::give_to_graph() noexcept {
             .keep(memory_, home_, at_, bytes_);
         return true;
     } catch (...) {
-        if (scope)
-            scope->fail(std::current_exception());  // the capture has failed, so no graph uses the block
+        if (scope) scope->fail(std::current_exception());  // a failed capture: no graph uses the block
         return false;
     }
 }

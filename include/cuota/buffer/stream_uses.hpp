@@ -62,7 +62,7 @@ public:
     [[nodiscard]] bool may_begin_first(stream_ref s, bool writes) const noexcept;
     /// Starts it.
     void begin_first(bool writes, place where) noexcept { slots_.begin_first(writes, where); }
-    /// Ends it, as `end`.
+    /// Ends it; same as `end`.
     void end_first(bool writes) noexcept;
 
     /// Throws misuse if a use (or, with to_write, a write) is open; `done` is the attempted operation, as "resized".
@@ -148,7 +148,7 @@ private:
 
     // --- without the lock ---
 
-    // True if one thread made all uses at home and they have ended. No other thread has access then.
+    // True if one thread made all uses at home and they have ended, so that no other thread has access.
     [[nodiscard]] bool never_locked() const noexcept;
     [[gnu::noinline]] void end_among_others(std::uint64_t number, bool writes) noexcept {
         if (number <= home_slots::count && !has_ended_.load(std::memory_order_relaxed))

@@ -75,7 +75,7 @@ public:
     ~cuda_mr() = default;
 
     // Names of CCCL 3.1 and later.
-    /// Allocates in the order of s. Throws: see above.
+    /// Allocates in the order of s.
     [[nodiscard]] void* allocate(::cuda::stream_ref s, std::size_t bytes,
                                  std::size_t alignment = default_alignment) const {
         return taken([&] {
@@ -87,7 +87,7 @@ public:
                     std::size_t alignment = default_alignment) const noexcept {
         state_->memory.deallocate(stream_ref{s.get()}, p, bytes, alignment);
     }
-    /// Allocates memory that is valid on every stream. Throws: see above.
+    /// Allocates memory that is valid on every stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment) const {
         return taken([&] { return allocate_sync_labelled(state_->memory, bytes, alignment, state_->who); });
     }
@@ -183,7 +183,7 @@ template <class M>
 [[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {}, place where = place::here()) {
     return cuda_mr<detail::handle_of_t<M>>{detail::handle_of(memory), name, where};
 }
-/// Same for memory of kind Kind: `to_cuda_mr<memory_kind::pinned>(pool)`. Throws: as above.
+/// Same for memory of kind Kind: `to_cuda_mr<memory_kind::pinned>(pool)`.
 template <memory_kind Kind, class M>
 [[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {}, place where = place::here()) {
     return cuda_mr<detail::handle_of_t<M>, Kind>{detail::handle_of(memory), name, where};

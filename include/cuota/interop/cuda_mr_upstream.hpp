@@ -124,7 +124,7 @@ public:
     cuda_mr_upstream& operator=(cuda_mr_upstream const&) noexcept = default;  ///< refers to the same memory
     ~cuda_mr_upstream() = default;
 
-    /// Allocates in the order of s, or synchronously if R only supports that. Returns null for 0 bytes. Throws: see above.
+    /// Allocates in the order of s, or synchronously if R supports only that. Returns null for 0 bytes.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         if constexpr (detail::cuda_mr_in_order<R>)
@@ -141,7 +141,7 @@ public:
             give(p, bytes, [&](R& r) { detail::give_in_order(r, s.get(), p, bytes, alignment); });
         else if (p && rt::drain_to_free(s)) deallocate_sync(p, bytes, alignment);
     }
-    /// Allocates memory that is valid on every stream. Throws: see above.
+    /// Allocates memory that is valid on every stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         return take(
@@ -154,9 +154,8 @@ public:
     }
 
     [[nodiscard]] std::size_t granule() const noexcept { return state_->granule; }  ///< bytes
-    [[nodiscard]] static constexpr memory_kind kind() noexcept {
-        return Kind;
-    }  ///< accessibility of the memory
+    /// Accessibility of the memory.
+    [[nodiscard]] static constexpr memory_kind kind() noexcept { return Kind; }
     /// The device of R.
     [[nodiscard]] cuota::device device() const noexcept requires(Kind != memory_kind::pinned) {
         return state_->on;
@@ -212,9 +211,8 @@ private:
     void give(void* p, std::size_t bytes, Give const& call) noexcept {
         if (!p) return;
         std::optional<device_scope> here;
-        report_failure_of([&] {
-            here.emplace(state_->on);
-        });  // deallocates even on failure; otherwise the memory would leak
+        // A failure is reported only: without the deallocation, the memory would leak.
+        report_failure_of([&] { here.emplace(state_->on); });
         if (report_failure_of([&] { call(state_->inside); })) uncount(round_up(bytes, granule()));
     }
 

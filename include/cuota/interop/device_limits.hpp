@@ -19,7 +19,7 @@
 
 namespace cuota::inline v0 {
 
-/// Limits per device, by ordinal. By default every device is `unlimited`.
+/// Limits per device, by ordinal; without any, every device is `unlimited`.
 ///
 /// The text is a comma-separated list of items, each for one device or for all devices without an item:
 ///     6GiB            every device: that many bytes

@@ -236,7 +236,7 @@ template <dlpack_element T>
     made->kept.owner.emplace(std::move(from));
     return detail::tensor_of(std::move(made), data, at, ordinal);
 }
-/// Same, with all elements in one dimension. Throws: as above.
+/// Same, with all elements in one dimension.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(device_buffer<T>&& from, stream_ref consumer,
                                       place where = place::here()) {
@@ -250,7 +250,7 @@ template <dlpack_element T>
                                       stream_ref consumer, place where = place::here()) {
     return detail::shared_on_device<T>(std::move(of), shape, consumer, where);
 }
-/// Same for reading: the tensor is read-only, and others may read concurrently. Throws: as above.
+/// Same for reading: the tensor is read-only, and others may read concurrently.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<device_buffer<T> const> of, dlpack_shape const& shape,
                                       stream_ref consumer, place where = place::here()) {
@@ -278,7 +278,7 @@ template <dlpack_element T>
     std::span<T> const all = of->write();
     return detail::shared_on_host(std::move(of), all, shape, called, where);
 }
-/// Same for reading: the tensor is read-only. Throws: as above.
+/// Same for reading: the tensor is read-only.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<pinned_buffer<T> const> of, dlpack_shape const& shape,
                                       dlpack_host called = dlpack_host::pinned, place where = place::here()) {

@@ -202,16 +202,14 @@ public:
         if (auto* const uses = uses_.take()) end(*uses);
     }
 
-    [[nodiscard]] std::size_t size() const noexcept {
-        return tensor_.count();
-    }  ///< elements, of all dimensions
+    /// Elements, of all dimensions.
+    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }
     [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }  ///< of the elements
     [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }             ///< no elements
     /// Outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return tensor_.extents(); }
-    [[nodiscard]] stream_ref home() const noexcept {
-        return home_;
-    }  ///< stream on which the producer made it ready
+    /// Stream on which the producer made it ready.
+    [[nodiscard]] stream_ref home() const noexcept { return home_; }
 
     /// Order: s waits for the home stream and earlier writers. Throws: misuse, cuda_error.
     [[nodiscard]] lease<value_type const> read(stream_ref s, place where = place::here()) const {
@@ -266,12 +264,11 @@ class foreign_host_buffer {
                   "DLPack has no name for this type: see dlpack_type_of");
 
 public:
-    [[nodiscard]] std::size_t size() const noexcept {
-        return tensor_.count();
-    }  ///< elements, of all dimensions
+    /// Elements, of all dimensions.
+    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }
     [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }  ///< of the elements
     [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }             ///< no elements
-    /// Outermost first.
+    /// Extents, outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return tensor_.extents(); }
     /// Valid as long as this object; does not wait.
     [[nodiscard]] std::span<T const> read() const noexcept { return {tensor_.data(), tensor_.count()}; }
@@ -294,15 +291,16 @@ private:
 ///   work. Leases on other streams wait for it. If the producer was given -1, or the tensor comes from C, the caller must order the
 ///   producer's work before.
 /// - `producer` is the stream on which the producer will free or reuse the memory, if known. Without it the host waits for the leases' work
-///   before the deleter is called, because DLPack does not pass that information on.
-/// - T is const for read-only access; otherwise a tensor that is marked read-only is refused.
+///   before the deleter is called, because DLPack cannot pass that on.
+/// - T is const for read-only access; otherwise a read-only tensor is refused.
+///
 /// Cost:    copies the extents, not the elements; no host wait.
 /// Threads: any, one per tensor.
+/// Throws:  misuse for null, another major version, another type than T, memory neither of the stream's device nor managed, elements not
+///          contiguous in row-major order, a misaligned address; cuda_error, std::bad_alloc.
 /// Example:
 ///     auto const theirs = cuota::from_dlpack<float const>(tensor, stream);  // a managed_tensor*, of either structure
 ///     scale(theirs.read(stream), mine.write(stream), stream);
-/// Throws: misuse for null, another major version, another type than T, memory neither of the stream's device nor managed, elements not
-/// contiguous in row-major order, a misaligned address; cuda_error, std::bad_alloc.
 template <class T, class Managed>
 [[nodiscard]] foreign_buffer<T> from_dlpack(Managed* tensor, stream_ref ready_on,
                                             std::optional<stream_ref> producer = std::nullopt,
@@ -320,8 +318,8 @@ template <class T, class Managed>
     return {std::move(typed), ready_on, producer};
 }
 
-/// Same for a tensor in host memory: pinned, managed or pageable. The producer's enqueued work on it must have finished. Throws: as above.
-/// Example: auto const table = cuota::from_dlpack_on_host<float const>(tensor);
+/// Same for a tensor in host memory: pinned, managed or pageable. The producer's enqueued work on it must have finished. Example: auto
+/// const table = cuota::from_dlpack_on_host<float const>(tensor);
 template <class T, class Managed>
 [[nodiscard]] foreign_host_buffer<T> from_dlpack_on_host(Managed* tensor, place where = place::here()) {
     detail::typed_tensor<T> typed{detail::dlpack_owner{tensor}, where};

@@ -111,7 +111,7 @@ public:
             wrong.rethrow();
         });
     }
-    /// Marks p as used by s: after its deallocation, p is reused only after the work enqueued on s by then.
+    /// Marks p as used by s: after its deallocation, p is reused only after the work that s has by that time.
     void record_stream(void* p, cudaStream_t s) noexcept {
         if (p) try_to([&] { marks_.add(p, s); });
     }
@@ -140,9 +140,8 @@ public:
     }
     /// Returns a device's budget; opens the device like a request. Throws: as `allocate`.
     [[nodiscard]] budget const& account(int device) { return at(device).account(); }
-    [[nodiscard]] pool_stats stats(int device) {
-        return at(device).stats();
-    }  ///< of its pool; opens the device
+    /// Of its pool; opens the device.
+    [[nodiscard]] pool_stats stats(int device) { return at(device).stats(); }
 
     /// Returns the `summary` of all devices. Throws: std::bad_alloc.
     [[nodiscard]] std::string summary_text() {

@@ -77,7 +77,7 @@ template <class M>
     return cuda_mr<handle, detail::kind_or_device<handle>(), detail::refusals_for_rmm>{
         detail::handle_of(memory), name, where};
 }
-/// Same for memory of kind Kind: `to_rmm<memory_kind::pinned>(pool)`. Throws: as above.
+/// Same for memory of kind Kind: `to_rmm<memory_kind::pinned>(pool)`.
 template <memory_kind Kind, class M>
 [[nodiscard]] auto to_rmm(M const& memory, tag name = {}, place where = place::here()) {
     return cuda_mr<detail::handle_of_t<M>, Kind, detail::refusals_for_rmm>{detail::handle_of(memory), name,

@@ -131,7 +131,7 @@ public:
     thrust_allocator(thrust_allocator<U> const& other) noexcept
         : stream_{other.stream_}, memory_{other.memory_}, name_{other.name_}, where_{other.where_} {}
 
-    /// Allocates count * sizeof(T) bytes, valid on every stream. Throws: see above.
+    /// Allocates count * sizeof(T) bytes, valid on every stream.
     [[nodiscard]] pointer allocate(size_type count) {
         detail::check_that_thrust_runs(where_);
         label const who = label_for<T>(name_, where_);
