@@ -19,7 +19,9 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// contains index and size and, for a lease's span, the buffer's name and the lease's call site. On the simulator the kernel throws, on a
 /// GPU it stops; either way the next call that detects the failed device throws it as a cuda_error. Unchecked, a span is a pointer and a
 /// size, and indexing costs nothing extra.
-/// Threads: as the memory. Example: examples/first.cpp
+/// Throws:  misuse for a range outside the span, in kernels only in checked builds.
+/// Threads: as the memory.
+/// Example: examples/first.cpp
 template <class T>
 class CUOTA_POINTER device_span {
 public:
@@ -60,7 +62,7 @@ public:
 #endif
     }
 
-    /// Returns element i, in kernels only. Checked builds: misuse, see above.
+    /// Returns element i, in kernels only.
     [[nodiscard]] CUOTA_KERNEL T& operator[](std::size_t i) const {
 #if CUOTA_CHECKED
         if (i >= size_) origin_.template refuse<T>({detail::out_of_bounds::part::element, {i}, {size_}});
@@ -69,15 +71,15 @@ public:
         return data_[i];
     }
 
-    /// Returns elements [offset, offset + count). Throws: misuse if they exceed the span; kernels check in checked builds only.
+    /// Returns elements [offset, offset + count).
     [[nodiscard]] CUOTA_HOST_DEVICE device_span subspan(std::size_t offset, std::size_t count) const {
         if (!detail::is_within(offset, count, size_))
             origin().template refuse<T>({detail::out_of_bounds::part::subspan, {offset, count}, {size_}});
         return {data_ + offset, count, origin()};
     }
-    /// Returns the first `count` elements. Throws: as subspan.
+    /// Returns the first `count` elements.
     [[nodiscard]] CUOTA_HOST_DEVICE device_span first(std::size_t count) const { return subspan(0, count); }
-    /// Returns the last `count` elements. Throws: as subspan.
+    /// Returns the last `count` elements.
     [[nodiscard]] CUOTA_HOST_DEVICE device_span last(std::size_t count) const {
         return subspan(count <= size_ ? size_ - count : 0, count);
     }

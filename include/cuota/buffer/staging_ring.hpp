@@ -44,8 +44,8 @@ extern template class shared<detail::ring_state>;
 /// A fixed number of pinned slots, allocated once, for repeated copies to the device.
 ///
 /// The type is the slot's state: `acquire` returns a fill_lease, whose bytes the host may write; `submit` consumes it, enqueues the copy
-/// and returns an in_flight, without access to the bytes. The slot is acquired again only after that copy has completed, so a slot cannot
-/// be overwritten during a copy, nor a copy's source be freed.
+/// and returns an in_flight, without access to the bytes. The slot is acquired again only after that copy has completed, so copies never
+/// read overwritten or freed bytes.
 ///
 /// Units:   bytes. The memory is exactly slots * slot_bytes, charged on construction.
 /// Order:   submits to streams of one device, the first one's; another device's stream is misuse that names both.

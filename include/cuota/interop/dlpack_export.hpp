@@ -34,7 +34,7 @@ public:
     /// Copies the extents, outermost first.
     explicit dlpack_shape(std::span<std::int64_t const> extents) : extents_{extents.begin(), extents.end()} {}
 
-    /// Outermost first.
+    /// Extents, outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return extents_; }
     /// Returns the number of elements; nullopt for a negative extent or on overflow.
     [[nodiscard]] std::optional<std::size_t> count() const noexcept {

@@ -180,8 +180,8 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// from_dlpack.
 ///
 /// Its home is the stream on which the producer made it ready. The destructor calls the producer's deleter once, after the work of all
-/// leases: the host waits for that work, if a lease was made; if the producer's stream was given, that stream waits instead. Move-only;
-/// moved-from has no elements. Throws: as device_buffer's leases. Threads: as device_buffer.
+/// leases: if there was a lease, the host waits for that work, or the producer's stream does if it was given. Move-only; moved-from has no
+/// elements. Throws: as device_buffer's leases. Threads: as device_buffer.
 /// Cost: no copy; leases as a device_buffer's. No budget is charged, since the producer owns the memory.
 template <class T>
 class foreign_buffer {
@@ -206,16 +206,18 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }
     [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }  ///< of the elements
     [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }             ///< no elements
-    /// Outermost first.
+    /// Extents, outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return tensor_.extents(); }
     /// Stream on which the producer made it ready.
     [[nodiscard]] stream_ref home() const noexcept { return home_; }
 
-    /// Order: s waits for the home stream and earlier writers. Throws: misuse, cuda_error.
+    /// Borrows the elements for work on s that reads them. Order: s waits for the home stream and earlier writers. Throws: misuse,
+    /// cuda_error.
     [[nodiscard]] lease<value_type const> read(stream_ref s, place where = place::here()) const {
         return {*this, s, where};
     }
-    /// Order: s waits for the home stream and all earlier uses on other streams. Throws: misuse, cuda_error.
+    /// Borrows the elements for work on s that writes them. Order: s waits for the home stream and all earlier uses on other streams.
+    /// Throws: misuse, cuda_error.
     [[nodiscard]] lease<value_type> write(stream_ref s,
                                           place where = place::here()) requires(!std::is_const_v<T>) {
         return {*this, s, where};
@@ -318,8 +320,9 @@ template <class T, class Managed>
     return {std::move(typed), ready_on, producer};
 }
 
-/// Same for a tensor in host memory: pinned, managed or pageable. The producer's enqueued work on it must have finished. Example: auto
-/// const table = cuota::from_dlpack_on_host<float const>(tensor);
+/// Same for a tensor in host memory: pinned, managed or pageable. The producer's enqueued work on it must have finished.
+/// Example:
+///     auto const table = cuota::from_dlpack_on_host<float const>(tensor);
 template <class T, class Managed>
 [[nodiscard]] foreign_host_buffer<T> from_dlpack_on_host(Managed* tensor, place where = place::here()) {
     detail::typed_tensor<T> typed{detail::dlpack_owner{tensor}, where};

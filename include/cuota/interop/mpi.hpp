@@ -35,9 +35,9 @@ namespace cuota::inline v0 {
 ///     std::size_t const batch = find_batch_size(step, {.largest = 600, .ranks = &ranks}).batch;
 ///
 /// A waiting rank throws rank_gone if another rank leaves (its agreement is destroyed, by an exception or not), if a third rank reports it
-/// as lost, or if it does not arrive within the deadline, counted from the waiting rank's arrival, as a killed or stopped process. A lost
-/// rank stays lost: each later question names it. The deadline must exceed the largest skew between ranks, that is, the longest step and
-/// its first run, with a good margin.
+/// as lost, or if it does not arrive within the deadline after the waiting rank's arrival, for example because it was killed or stopped. A
+/// lost rank stays lost: each later question names it. The deadline must exceed the largest skew between ranks, such as the longest step or
+/// a first run, with a good margin.
 ///
 /// After rank_gone, MPI_Finalize may wait for the lost rank: call MPI_Abort, with which mpirun ends all processes, stopped ones included.
 /// Memory that MPI may still write to stays allocated until the process ends. Messages use a duplicate of the communicator, which only

@@ -77,7 +77,7 @@ public:
         }
     }
 
-    /// Notifies the other ranks, which throw rank_gone at once.
+    /// Notifies the other ranks immediately, whatever they wait for.
     void leave(std::string const& why) noexcept {
         if (gone_ || has_left_ || is_closed_) return;
         has_left_ = true;

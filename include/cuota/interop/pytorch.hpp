@@ -100,8 +100,8 @@ public:
         try_to([&] { p = at(device).allocate(s, bytes); });
         return p;
     }
-    /// Deallocates live memory of this device with the bytes of its allocation; or null. Anything else is reported to the error sink as
-    /// misuse, kept for last_failure(), and has no effect. Does nothing in a forked child of the allocating process, where Python's
+    /// Deallocates live memory of this device with the bytes of its allocation; null is ignored. Anything else is reported to the error
+    /// sink as misuse, kept for last_failure(), and has no effect. Does nothing in a forked child of the allocating process, where Python's
     /// collector may call this.
     void deallocate(void* p, std::size_t bytes, int device, cudaStream_t s) noexcept {
         if (!p || detail::process_number::is_cuda_of_parent()) return;
@@ -140,7 +140,7 @@ public:
     }
     /// Returns a device's budget; opens the device like a request. Throws: as `allocate`.
     [[nodiscard]] budget const& account(int device) { return at(device).account(); }
-    /// Of its pool; opens the device.
+    /// Returns the statistics of its pool; opens the device.
     [[nodiscard]] pool_stats stats(int device) { return at(device).stats(); }
 
     /// Returns the `summary` of all devices. Throws: std::bad_alloc.
