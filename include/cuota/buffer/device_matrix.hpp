@@ -20,7 +20,7 @@ namespace detail {
 template <class Mapping>
 using strides_of = decltype(std::declval<Mapping const&>().strides());
 
-// A rank-2 mdspan of T with dynamic extents and strides, by its members: several libraries provide one.
+// A rank-2 mdspan of T with dynamic extents and strides, recognized by its members, because several libraries provide one.
 template <class Mdspan, class T>
 concept mdspan_of_rows = requires(T* data, typename Mdspan::extents_type extents,
                                   strides_of<typename Mdspan::mapping_type> strides) {

@@ -121,7 +121,8 @@ public:
 
     // --- kernels: leases as of a device_buffer ---
 
-    /// Borrows the elements. Order: s waits for a copy from the host, if needed, and as device_buffer::read. Does not block.
+    /// Borrows the elements for work on s that reads them. Order: s waits for a copy from the host, if needed, and as device_buffer::read.
+    /// Does not block.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) {
         bring_to_device(s, where);
         return std::as_const(*device_).read(s, where);
@@ -183,7 +184,7 @@ private:
         device_.emplace(std::move(fresh));
     }
 
-    // A graph would change each launch which side is valid, which is tracked when work is enqueued.
+    // Captures are refused: validity is tracked when work is enqueued, and each launch of a graph would change it.
     static void refuse_in_capture(stream_ref s, place where) {
         rt::refuse_captured(s, "a host_device was used", "use a device_buffer, and copy outside", where);
     }

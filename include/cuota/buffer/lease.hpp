@@ -21,7 +21,8 @@ namespace cuota::inline v0::detail {
 class stream_uses;
 struct leases_for_copies;
 
-/// Throws misuse if kernels of s's device cannot access `at`, part of a `what` (as "a buffer") with that home stream. Throws: cuda_error.
+/// Throws misuse if kernels of s's device cannot access `at`, the memory of an object with that home stream; `what` names the object.
+/// Throws: cuda_error.
 /// Cost: nothing on the home stream; some CUDA calls for another device.
 void refuse_out_of_reach(char const* what, void const* at, stream_ref home, stream_ref s, place where);
 

@@ -112,7 +112,7 @@ public:
     /// Returns the most bytes that a kernel requested of a part, over the kernels on s so far and earlier ones on other streams. Waits for
     /// s. Throws: misuse, cuda_error.
     [[nodiscard]] std::size_t needed(stream_ref s, place where = place::here()) const;
-    /// Throws: kernel_overflow, in bytes of a part, if a kernel exceeded one; as needed.
+    /// Throws kernel_overflow, in bytes of a part, if a kernel exceeded one. Throws: also as `needed`.
     void check(stream_ref s, place where = place::here()) const;
 
     /// Bytes per part, after rounding.

@@ -94,7 +94,8 @@ private:
 /// Sums over the ranks of a group in host memory: a reduce_link (all-reduce backend) for gradient_buckets.
 ///
 /// Results are bitwise equal on all ranks: one rank adds up each element, in the order of ranks, and sends it to the others. They depend on
-/// the number of ranks only, not on the arrival of messages or MPI's settings. Move-only. Threads: as mpi_ranks.
+/// the number of ranks only, not on the arrival of messages or MPI's settings. Move-only.
+/// Threads: as mpi_ranks.
 /// Throws:  rank_gone, naming the rank whose part or sums do not arrive within the deadline; mpi_error.
 /// Cost:    per sum, nearly twice its elements sent and received, in two messages to and from each other rank.
 /// Example: examples/train_ranks.cpp

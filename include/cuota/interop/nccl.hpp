@@ -38,7 +38,7 @@ public:
           code_{code},
           call_{std::make_shared<std::string const>(call)} {}
 
-    /// NcclInProgress: deadline exceeded.
+    /// NCCL's code; ncclInProgress if the deadline was exceeded.
     [[nodiscard]] ncclResult_t code() const noexcept { return code_; }
     [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< name of the function
 
@@ -159,10 +159,11 @@ private:
 ///     gradient_buckets sums{nccl_sums{ranks, 2min}, counts, {.memory = budgeted<device_memory>{device}}};
 ///
 /// A sum that does not start on all ranks, or does not finish, within the deadline is aborted: ncclCommAbort removes it from this rank's
-/// device. gradient_buckets then queries the agreement, which names the rank. All ranks have the same bits, as NCCL's all-reduce
-/// guarantees. Runs may differ if NCCL chooses another algorithm; NCCL_ALGO and NCCL_PROTO fix it. NCCL allocates its own memory from the
-/// driver, like the CUDA context: no budget counts it. Uses the device that is current on construction. Move-only. Threads: one at a time.
-/// The destructor waits for pending work, up to the deadline.
+/// device. gradient_buckets then queries the agreement, which names the rank. All ranks have the same bits, because NCCL's all-reduce gives
+/// all the same result. Runs may differ if NCCL chooses another algorithm; NCCL_ALGO and NCCL_PROTO fix it. NCCL allocates its own memory
+/// from the driver, like the CUDA context: no budget counts it. Uses the device that is current on construction. Move-only. The destructor
+/// waits for pending work, up to the deadline.
+/// Threads: one at a time.
 /// Throws:  nccl_error, with ncclInProgress if a deadline was exceeded.
 /// Cost:    per sum, one NCCL call and an event; no memory except NCCL's.
 /// Example: examples/train_ranks.cpp

@@ -96,8 +96,9 @@ public:
     [[nodiscard]] pool_stats stats() const noexcept { return pool_.stats(); }
 
 private:
-    // Makes the device current for a deallocation. A transient error must not leak memory: retries once, then goes on without, which only
-    // affects the default stream. Returns false if CUDA has shut down with the program: the driver has then freed everything.
+    // Makes the device current for a deallocation. A transient error must not leak memory: retries once, then goes on without, which
+    // matters only for a default stream's handle. Returns false if CUDA has shut down with the program: the driver has then freed
+    // everything.
     [[nodiscard]] bool enter(std::optional<device_scope>& here) const noexcept {
         for (int tries = 0; tries != 2; ++tries) try {
                 here.emplace(where_);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Adapts cuota's resources to RMM's containers and adaptors, and RMM's resources to cuota's budgets and pools. Not in all.hpp: requires
-/// RMM 26.06 or later and RMM's CCCL, which is newer than that of CUDA 13.0.
+/// RMM 26.06 or later and its CCCL, which is not that of CUDA 13.0.
 #pragma once
 
 #include <cuota/interop/cuda_mr.hpp>
@@ -23,7 +23,7 @@ namespace cuota::inline v0 {
 
 /// A refusal as an rmm::out_of_memory, for RMM's callers; its text contains cuota's.
 ///
-/// Does not derive from cuota::out_of_memory, too: with two std::bad_alloc bases, `catch (std::bad_alloc const&)` would not match. The
+/// Does not derive from cuota::out_of_memory as well: with two std::bad_alloc bases, `catch (std::bad_alloc const&)` would not match. The
 /// refusal is nested instead: `refused()` has its facts, std::rethrow_if_nested throws the original. Constructed while the refusal is being
 /// handled. Throws: std::bad_alloc. Cost: that of refusal_text, microseconds.
 class rmm_out_of_memory : public rmm::out_of_memory, public std::nested_exception {
