@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Copies between host and device that go on while the host does: their host side is kept, or was left before.
+/// Asynchronous copies between host and device that own or stage the host memory.
 #pragma once
 
 #include <cstddef>
@@ -22,39 +22,38 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-// Nobody could tell when it is over: each launch is another copy.
+// Each launch of a graph would make another copy, so a pending copy cannot be captured.
 void refuse_pending(stream_ref s, place where);
 
 }  // namespace detail
 
-/// A copy under way and its host side, which it owns: what `upload` and `download` of pinned memory return.
+/// An asynchronous copy and the pinned host buffer that it owns, returned by `upload` and `download` of pinned memory.
 ///
-/// May end at any time: its end waits for the copy. Move-only; moved-from may only be destroyed or assigned to.
-/// Throws:  cuda_error, also of the copy; misuse when it was moved from.
+/// The destructor waits for the copy. Move-only; a moved-from object may only be destroyed or assigned to.
+/// Throws:  cuda_error, also for the copy; misuse if moved-from.
 /// Threads: one at a time.
 /// Example:
-///     auto const losses = cuota::download(x, stream, host_budget, "losses");  // the host goes on
+///     auto const losses = cuota::download(x, stream, host_budget, "losses");  // does not block
 ///     start_next_step(stream);
-///     float const first = losses.get()[0];                                    // waits for the copy alone
+///     float const first = losses.get()[0];                                    // waits for this copy only
 template <class T>
 class pending_copy {
 public:
-    /// The elements on the host. Waits for the copy.
+    /// Returns the host elements. Waits for the copy.
     [[nodiscard]] std::span<T const> get() const& {
         over().synchronize();
         return host_.read();
     }
-    [[nodiscard]] std::span<T const> get() const&& =
-        delete;  // they would go before anybody looked: take() keeps them
-    /// The host memory, to look at, to keep, or for the next copy. Waits for the copy.
+    [[nodiscard]] std::span<T const> get() const&& = delete;  // the span would dangle; use take()
+    /// Returns the host buffer, for reading or for the next copy. Waits for the copy.
     [[nodiscard]] pinned_buffer<T> take(place where = place::here()) && {
         over(where).synchronize();
         pending_copy mine{std::move(*this)};
         return std::move(mine.host_);
     }
-    /// Whether the copy is over; no wait. Throws: cuda_error, also of the copy; misuse when moved from.
+    /// Returns whether the copy has completed, without waiting.
     [[nodiscard]] bool is_done() const { return over().is_done(); }
-    /// Work enqueued on s later starts after the copy. No host wait.
+    /// Makes s wait for the copy: work enqueued on s from now on starts after it. Does not block.
     void order_before(stream_ref s) const { s.wait(over()); }
 
 private:
@@ -74,14 +73,14 @@ private:
     pinned_buffer<T> host_;
 };
 
-/// Copies host elements of any kind to a buffer of the same count, through a ring, in order of s: they are free to
-/// change or go at return, when the copy may not have begun. What is larger than a slot goes in pieces.
-/// Waits:  for a slot of the ring, if none is free: for an earlier copy, or a fill_lease that somebody has.
-/// Throws: misuse when the counts differ, and for slots of no bytes; cuda_error: pieces enqueued before are copied.
-/// Cost:   one memcpy on the host, and a copy and an event for each piece.
+/// Copies elements in any host memory to a buffer of the same count, through a ring, in the order of s. On return the source may be changed
+/// or freed, even before the copy starts. Sources larger than a slot are copied in pieces.
+/// Waits:   until a slot is free: for an earlier copy, or for the owner of another fill_lease.
+/// Throws:  misuse if the counts differ or slots have 0 bytes; cuda_error, in which case pieces already enqueued are copied.
+/// Cost:    one memcpy on the host, and a copy and an event per piece.
 /// Threads: one at a time for the buffer, any for the ring.
 /// Example:
-///     cuota::upload(labels, device_labels, ring, stream);  // a vector, and a device_buffer of as many elements
+///     cuota::upload(labels, device_labels, ring, stream);  // a vector to a device_buffer of the same count
 template <class T>
 void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to, staging_ring& ring,
             stream_ref s, place where = place::here()) {
@@ -105,10 +104,10 @@ void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to,
     }
 }
 
-/// Copies pinned elements to a buffer of the same count, in order of s, and keeps them until that is over.
-/// Throws: misuse when the counts differ, or s is captured; cuda_error. `from` is unchanged then.
-/// Cost:   a copy and two events; no host wait, no copy on the host.
-/// Threads: one at a time for either. Example: auto const sent = cuota::upload(std::move(host), x, stream);
+/// Copies pinned elements to a buffer of the same count, in the order of s, and keeps them until the copy has completed.
+/// Throws:  misuse if the counts differ or s is captured; cuda_error. On failure, `from` is unchanged.
+/// Cost:    a copy and two events; neither blocks nor copies on the host.
+/// Threads: one at a time for each buffer. Example: auto const sent = cuota::upload(std::move(host), x, stream);
 template <class T>
 [[nodiscard]] pending_copy<T> upload(pinned_buffer<T>&& from, device_buffer<T>& to, stream_ref s,
                                      place where = place::here()) {
@@ -117,9 +116,9 @@ template <class T>
     return {std::move(from), s};
 }
 
-/// Copies a buffer to pinned memory of the same count, in order of s: whatever comes later is not seen.
-/// Throws: misuse when the counts differ, or s is captured; cuda_error. `to` is the caller's then.
-/// Cost:   as of such an upload. Example: see pending_copy.
+/// Copies a buffer to pinned memory of the same count, in the order of s; later writes do not affect the copy.
+/// Throws: misuse if the counts differ or s is captured; cuda_error. On failure, the caller keeps `to`.
+/// Cost:   as that upload. Example: see pending_copy.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, pinned_buffer<T>&& to, stream_ref s,
                                        place where = place::here()) {
@@ -127,16 +126,16 @@ template <class T>
     to.download(from, s, where);
     return {std::move(to), s};
 }
-/// The same, to memory that it takes. Throws: as pinned_buffer on construction, too.
-/// Cost: page-locking, which takes longer than the copy: hand memory on where a copy is made again and again.
+/// Same, to newly allocated pinned memory. Throws: also as pinned_buffer's constructor.
+/// Cost: page-locking, which takes longer than the copy; reuse the memory for repeated copies.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s,
                                        any_resource memory = any_pinned_memory(), tag name = {},
                                        place where = place::here()) {
     return download(from, pinned_buffer<T>{from.size(), std::move(memory), name, where}, s, where);
 }
-/// The same, charged to a budget for host memory: bytes of the buffer, until the copy ends or `take` hands them on.
-/// Throws: as above; budget_exceeded.
+/// Same, charged to a budget for host memory until the pending_copy, or the buffer that `take` returned, is destroyed.
+/// Throws: also budget_exceeded.
 template <class T>
 [[nodiscard]] pending_copy<T> download(device_buffer<T> const& from, stream_ref s, budget const& account,
                                        tag name = {}, place where = place::here()) {

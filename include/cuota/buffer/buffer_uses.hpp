@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where a buffer keeps its uses.
+/// Owning handle of a buffer's stream_uses.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace cuota::inline v0::detail {
 
 class stream_uses;
 
-/// The uses of a buffer, made with the first. Moves with the buffer.
-/// Threads: `of` from any, the rest from one at a time.
+/// A buffer's stream_uses, created by the first use. Moves with the buffer.
+/// Threads: `of` and `of_host_memory` from any thread, others from one at a time.
 class buffer_uses {
 public:
     buffer_uses() noexcept = default;
@@ -24,7 +24,7 @@ public:
     buffer_uses& operator=(buffer_uses&& other) noexcept;
     ~buffer_uses() = default;
 
-    /// Of a buffer whose home stream `home` returns, asked for the first time only. Throws: std::bad_alloc, cuda_error.
+    /// Returns the uses; if none exist, creates them with home stream `home()`. Throws: std::bad_alloc, cuda_error.
     template <class Home>
     [[nodiscard]] stream_uses& of(Home const& home) {
         if (stream_uses* const made = if_any()) [[likely]]
@@ -32,22 +32,22 @@ public:
         return made_for(home());
     }
     [[nodiscard]] stream_uses& of_host_memory();
-    /// Null when there were none.
+    /// Returns null if none exist.
     [[nodiscard]] stream_uses* if_any() const noexcept { return made_.load(std::memory_order_acquire); }
-    /// The buffer ends.
+    /// Releases ownership.
     [[nodiscard]] stream_uses* take() noexcept;
-    /// What was taken ends in order of its home stream.
+    /// Ends uses that take() returned.
     static void end_at_home(stream_uses& taken) noexcept;
-    /// The buffer ends, of memory of the host.
+    /// Ends the uses of host memory.
     void end_on_host() noexcept;
-    /// As stream_uses, where there are any. Throws: cuda_error.
+    /// Same as in stream_uses, if any exist. Throws: cuda_error.
     void wait_on_host(bool for_writers_only) const;
-    /// Likewise. Throws: misuse.
+    /// Same as in stream_uses, if any exist. Throws: misuse.
     void refuse_while_borrowed(char const* done, place where, bool to_write = false) const;
 
 private:
     [[nodiscard]] stream_uses& made_for(stream_ref home);
-    // Of two threads that come first, one keeps what it made.
+    // If two threads create the uses, the first one's are kept.
     [[nodiscard]] stream_uses& keep(sole<stream_uses> fresh) noexcept;
 
     std::atomic<stream_uses*> made_ = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The uses of a buffer in a capture, and by the graph that comes of it.
+/// Uses of a buffer within a stream capture, and by the launches of the resulting graph.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace cuota::inline v0::detail {
 
-/// In the capture, uses of the buffer are ordered among themselves only, as of a buffer that nobody has used: nothing runs, so
-/// nothing that ran is waited for. A launch is a use of the buffer by the launching stream, as a kernel's lease is: it waits for
-/// all that the buffer's uses wait for, and they for it.
+/// Within a capture, uses are ordered only among themselves, as for an unused buffer: captured work does not run, so it waits for no
+/// earlier work. Each launch of the graph is a use by the launching stream, like a lease for a kernel: it waits for earlier uses, and later
+/// uses wait for it.
 class captured_uses final : public graph_use {
 public:
     captured_uses(stream_uses& of, std::uint64_t capture);
     ~captured_uses() override { of_.drop(); }
 
-    /// Where a use on s is entered: that of the capture which takes it in, or the buffer's own.
-    /// Throws: misuse when another thread captures s; cuda_error, std::bad_alloc.
+    /// Returns where a use on s is recorded: in the capture of s by this thread, or in the buffer's own uses.
+    /// Throws: misuse if another thread captures s; cuda_error, std::bad_alloc.
     [[nodiscard]] static stream_uses& find(stream_uses& of, stream_ref s, bool writes, place where);
 
     void about_to_end() override { inside_->refuse_while_borrowed("left by its capture", where_); }
@@ -35,9 +35,9 @@ private:
     std::uint64_t const capture_;
     stream_uses* inside_;
     bool writes_ = false;
-    bool is_mine_ = false;  // the graph's memory: the buffer ended in the capture
+    bool is_mine_ = false;  // the buffer was destroyed in the capture: the graph owns its memory
     place where_{};
-    std::uint64_t number_ = 0;  // of the launch that is about to be enqueued
+    std::uint64_t number_ = 0;  // of the launch being enqueued
 };
 
 }  // namespace cuota::inline v0::detail
@@ -69,7 +69,7 @@ CUOTA_INLINE stream_uses& captured_uses::find(stream_uses& of, stream_ref s, boo
 
 CUOTA_INLINE_IN_PLACE void captured_uses::begin_launch(stream_ref s, place where) {
     is_mine_ = of_.has_ended() && of_.ended_in() == capture_;
-    if (is_mine_) return;  // nobody else uses it any more
+    if (is_mine_) return;  // no other uses are possible
     if (of_.has_ended())
         throw_misuse(where,
                      "a graph was launched that uses a buffer which has ended, captured at {}: it must live "

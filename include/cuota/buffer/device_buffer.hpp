@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Device memory with an owner.
+/// Owning, stream-ordered array in device memory.
 #pragma once
 
 #include <concepts>
@@ -31,28 +31,28 @@
 
 namespace cuota::inline v0 {
 
-/// Spelled by those who fill the memory themselves, and must.
+/// Tag: elements are uninitialized, and the caller must write them.
 struct no_init_t {};
-inline constexpr no_init_t no_init{};  ///< to pass
+inline constexpr no_init_t no_init{};  ///< the tag's value
 
-/// Every byte zero. What one gets without saying anything, too.
+/// Tag: all bytes zero, the default.
 struct zeroed_t {};
-inline constexpr zeroed_t zeroed{};  ///< to pass
+inline constexpr zeroed_t zeroed{};  ///< the tag's value
 
-/// Spelled by those who resize a buffer whose elements they no longer need.
+/// Tag for resize: the present elements are not needed.
 struct discard_t {};
-inline constexpr discard_t discard{};  ///< to pass
+inline constexpr discard_t discard{};  ///< the tag's value
 
-/// Which elements of one buffer go where in another: `count`, from element `from` of the one to element `to` of the other.
+/// Region of a copy between buffers.
 struct copied_part {
-    std::size_t from = 0;   ///< index of the first
-    std::size_t to = 0;     ///< index of where it goes
+    std::size_t from = 0;   ///< index of its first element in the source
+    std::size_t to = 0;     ///< index of its first element in the target
     std::size_t count = 0;  ///< elements
 };
 
 namespace detail {
 
-/// Whether a value of `bytes` bytes consists of copies of one word of 4 bytes.
+/// Returns whether `value` consists of copies of one 4-byte word.
 [[nodiscard]] inline bool is_word_repeated(void const* value, std::size_t bytes,
                                            std::uint32_t word) noexcept {
     if (bytes % sizeof word != 0) return false;
@@ -67,7 +67,7 @@ struct fill_with {
     [[nodiscard]] CUOTA_KERNEL T operator()(std::size_t) const { return value; }
 };
 
-/// A vector of n elements that copy(span) has filled. std::vector<bool> has no elements in memory, so those are copied twice.
+/// Returns a vector of n elements filled by copy(span). The elements of std::vector<bool> are not an array, so they are copied twice.
 template <class T, class Copy>
 [[nodiscard]] std::vector<T> filled_vector(std::size_t n, Copy const& copy) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -81,8 +81,8 @@ template <class T, class Copy>
     }
 }
 
-/// Enqueues a fill: by the driver when the value consists of copies of a word of 1, 2 or 4 bytes, else by a kernel, which writes 16
-/// bytes a thread for values of 8 and 16 bytes.
+/// Enqueues a fill: by the driver if the value consists of copies of a word of 1, 2 or 4 bytes, else by a kernel, which writes 16 bytes per
+/// thread for values of 8 and 16 bytes.
 template <class T>
 void fill(T* first, std::size_t count, T const& value, stream_ref s, place where) {
     constexpr bool is_one_word = sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4;
@@ -105,23 +105,22 @@ void fill(T* first, std::size_t count, T const& value, stream_ref s, place where
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// `size()` elements of T in device memory, from a resource, on a home stream.
+/// `size()` elements of T in device memory, allocated from a resource in the order of a home stream.
 ///
-/// The home stream is where the memory becomes valid and where it is given back; the buffer keeps a share of it.
-/// Kernels reach the elements through leases: `read(s)` and `write(s)`. A lease on another stream waits for what the
-/// home stream and earlier writers did, and giving the memory back waits for every lease, in stream order: the host
-/// waits for nothing.
+/// The memory becomes valid and is freed in the order of the home stream, which the buffer keeps alive. Kernels access elements through
+/// leases, `read(s)` and `write(s)`. A lease on another stream waits for the home stream and earlier writers, and the deallocation is
+/// ordered after every lease; the host never waits.
 ///
-/// Move-only; moved-from is empty and usable: it can be resized. Zero elements are legal.
+/// Move-only; moved-from is empty and can be resized. Zero elements are allowed.
 /// Units:   counts are elements.
-/// Throws:  budget_exceeded or out_of_memory when the memory is refused; misuse for memory that kernels cannot reach;
-///          cuda_error. Operations that throw change nothing.
-/// Threads: different buffers from any thread; one buffer's leases from any thread, the rest from one at a time.
-///          Where the home is cudaStreamPerThread, threads other than its own have no handle for it: they may use and end the buffer,
-///          on streams of their own, but not borrow on home().
-/// Cost:    one request of the resource, one return, and a fill where one is asked for; no host wait, but by host elements.
-///          The first lease takes a little heap memory. Where the home is cudaStreamPerThread, each lease at home records an event;
-///          another thread that is the first to borrow the buffer, or that ends it, waits on the host. A cuota::stream needs neither.
+/// Throws:  budget_exceeded or out_of_memory if memory is refused; misuse for memory that kernels cannot access; cuda_error. Operations
+///          that throw have no effect.
+/// Threads: different buffers from any thread; leases of one buffer from any, other members from one at a time. If the home is
+///          cudaStreamPerThread, other threads have no handle for it: they may use and destroy the buffer, on their own streams, but not
+///          borrow on home().
+/// Cost:    one allocation, one deallocation, and a fill if requested; no host wait, except for copies from host elements. The first lease
+///          allocates a small object on the heap. If the home is cudaStreamPerThread, each lease there records an event, and another thread
+///          that borrows first, or destroys the buffer, waits on the host. A cuota::stream needs neither.
 /// Example: examples/first.cpp, examples/one_budget.cpp
 template <class T>
 class device_buffer {
@@ -133,39 +132,38 @@ class device_buffer {
 public:
     using value_type = T;  ///< never const
 
-    /// count elements, all bytes zero.
+    /// Allocates `count` elements; all bytes are zero.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : device_buffer{count, home, memory, zeroed, name, where} {}
-    /// The same, spelled out.
+    /// Same, with an explicit tag.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, zeroed_t, tag name = {},
                   place where = place::here())
         : device_buffer{count, home, memory, no_init, name, where} {
         rt::fill_bytes(data(), 0, bytes(), home, where);
     }
-    /// count copies of value.
+    /// Allocates `count` copies of `value`.
     device_buffer(element_count count, T const& value, stream_ref home, resource_ref const& memory,
                   tag name = {}, place where = place::here())
         : device_buffer{count, home, memory, no_init, name, where} {
         detail::fill<T>(data(), size(), value, home, where);
     }
-    /// count elements of whatever the memory held before.
+    /// Allocates `count` uninitialized elements.
     device_buffer(element_count count, stream_ref home, resource_ref const& memory, no_init_t, tag name = {},
                   place where = place::here())
         : block_{home, memory, detail::bytes_of(count, label_for<T>(name, where)), label_for<T>(name, where)},
           name_{name} {}
-    /// A copy of host elements: of a vector, an array, a span. Waits for the copy: the host's memory is free to change or
-    /// go at return.
+    /// Allocates a copy of host elements (vector, array, span) and waits for it: on return the source may be changed or freed.
     device_buffer(std::span<T const> host, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : device_buffer{host.size(), home, memory, no_init, name, where} {
         copy_from(host, home, where);
     }
-    /// The listed values, copied likewise.
+    /// Same for listed values.
     device_buffer(std::initializer_list<T> values, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here())
         : device_buffer{std::span<T const>{values.begin(), values.size()}, home, memory, name, where} {}
-    // Host memory as device memory: the address would fault in the first kernel.
+    // Rejects host memory: kernels would fault on the address.
     template <host_only_resource R, class... Rest>
     device_buffer(std::size_t, stream_ref, R, Rest...) = delete;
     template <host_only_resource R, class... Rest>
@@ -173,11 +171,10 @@ public:
     template <host_only_resource R, class... Rest>
     device_buffer(std::span<T const>, stream_ref, R, Rest...) = delete;
 
-    /// Takes the memory and the leases that are open; the other one keeps its resource and home stream, and has no
-    /// elements.
+    /// Moves memory and open leases; `other` has no elements afterwards and keeps its resource and home stream.
     device_buffer(device_buffer&& other) noexcept
         : block_{std::move(other.block_)}, uses_{std::move(other.uses_)}, name_{other.name_} {}
-    /// Gives its own memory back first, in order of the home stream and of its leases; then as above.
+    /// Frees its own memory, in the order of its home stream and leases; then moves.
     device_buffer& operator=(device_buffer&& other) noexcept {
         if (this == &other) return *this;
         end_uses();
@@ -186,44 +183,44 @@ public:
         name_ = other.name_;
         return *this;
     }
-    device_buffer(device_buffer const&) =
-        delete;  // a copy costs device memory and a transfer: say so with clone
+    device_buffer(device_buffer const&) = delete;  // a copy costs device memory and a transfer; use clone
     device_buffer& operator=(device_buffer const&) = delete;
     ~device_buffer() { end_uses(); }
 
-    /// Exchanges all that the two have, leases that are open too.
+    /// Exchanges everything, open leases included.
     void swap(device_buffer& other) noexcept {
         std::swap(block_, other.block_);
         std::swap(uses_, other.uses_);
         std::swap(name_, other.name_);
     }
-    friend void swap(device_buffer& a, device_buffer& b) noexcept { a.swap(b); }  ///< no throw, no CUDA call
+    friend void swap(device_buffer& a, device_buffer& b) noexcept { a.swap(b); }  ///< no CUDA call
 
     [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }  ///< elements
-    [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }  ///< as asked of the resource
-    /// No elements; also when moved from.
+    /// Bytes that were requested from the resource.
+    [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }
+    /// Returns `size() == 0`, also if moved-from.
     [[nodiscard]] bool is_empty() const noexcept { return bytes() == 0; }
-    /// Where the memory became valid and is given back.
+    /// Stream that orders the deallocation; the memory became valid on it.
     [[nodiscard]] stream_ref home() const noexcept { return block_.home(); }
-    /// A share of the resource.
+    /// Owning handle of the resource.
     [[nodiscard]] any_resource memory() const noexcept { return block_.memory(); }
 
-    /// Borrows the elements for work on s that only reads them.
-    /// Order: s waits for the home stream and earlier writers, if it is another. Throws: misuse, cuda_error.
+    /// Borrows the elements for work on s that reads them. Order: s waits for the home stream and earlier writers. Throws: misuse,
+    /// cuda_error.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) const {
         return {*this, s, where};
     }
-    /// On the home stream.
+    /// Same, on the home stream.
     [[nodiscard]] lease<T const> read(place where = place::here()) const { return read(home(), where); }
 
-    /// Borrows the elements for work on s that may change them.
-    /// Order: s waits for the home stream and all earlier uses on other streams. Throws: misuse, cuda_error.
+    /// Borrows the elements for work on s that reads and writes them. Order: s waits for the home stream and all earlier uses on other
+    /// streams. Throws: misuse, cuda_error.
     [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) { return {*this, s, where}; }
-    /// On the home stream.
+    /// Same, on the home stream.
     [[nodiscard]] lease<T> write(place where = place::here()) { return write(home(), where); }
 
-    /// Replaces all elements. Waits for the copy: the host's memory is free to change or go at return.
-    /// Throws: misuse when the counts differ; cuda_error.
+    /// Replaces all elements and waits for the copy: on return the source may be changed or freed. Throws: misuse if the counts differ;
+    /// cuda_error.
     void copy_from(std::span<T const> host, stream_ref s, place where = place::here()) {
         check_count(host.size(), where);
         rt::refuse_captured(s, "a copy that waits on the host was asked for",
@@ -233,7 +230,7 @@ public:
         rt::synchronize_or_drain(s, where);
     }
 
-    /// Copies all elements to the host and waits for them. Throws: misuse when the counts differ; cuda_error.
+    /// Copies all elements to the host and waits. Throws: misuse if the counts differ; cuda_error.
     void copy_to(std::span<T> host, stream_ref s, place where = place::here()) const {
         check_count(host.size(), where);
         rt::refuse_captured(s, "a copy that waits on the host was asked for",
@@ -242,19 +239,19 @@ public:
         rt::copy_to_host(host.data(), data(), bytes(), s, where);
         rt::synchronize_or_drain(s, where);
     }
-    /// The same, in a vector. Throws: std::bad_alloc, too.
+    /// Same, to a vector. Throws: also std::bad_alloc.
     [[nodiscard]] std::vector<T> to_vector(stream_ref s, place where = place::here()) const {
         return detail::filled_vector<T>(size(), [&](std::span<T> host) { copy_to(host, s, where); });
     }
 
-    /// Replaces all elements by another buffer's, on any device. In order of s: the host waits for nothing.
-    /// Throws: misuse when the counts differ; cuda_error.
+    /// Replaces all elements by another buffer's, on any device, in the order of s; does not block. Throws: misuse if the counts differ;
+    /// cuda_error.
     void copy_from(device_buffer const& from, stream_ref s, place where = place::here()) {
         check_count(from.size(), where);
         copy_from(from, {0, 0, size()}, s, where);
     }
-    /// Replaces some elements by another buffer's, or by others of this one.
-    /// Throws: misuse when they are not all there, or when they overlap in this buffer; cuda_error.
+    /// Replaces some elements by another buffer's, or by others of this one. Throws: misuse if the region exceeds a buffer, or overlaps
+    /// itself; cuda_error.
     void copy_from(device_buffer const& from, copied_part part, stream_ref s, place where = place::here()) {
         from.check_part(part.from, part.count, where);
         check_part(part.to, part.count, where);
@@ -266,8 +263,7 @@ public:
         rt::copy_anywhere(data() + part.to, from.data() + part.from, part.count * sizeof(T), s, where);
     }
 
-    /// Another buffer with the same elements, from the same resource; s is its home. In order of s, no host wait.
-    /// Throws: as on construction.
+    /// Returns a copy from the same resource with home stream s, in its order; does not block. Throws: as the constructors.
     [[nodiscard]] device_buffer clone(stream_ref s, tag name = {}, place where = place::here()) const {
         device_buffer copy{size(), s, block_.memory(), no_init, name, where};
         lease<T const> const mine = detail::leases_for_copies::read(*this, s, where);
@@ -275,9 +271,8 @@ public:
         return copy;
     }
 
-    /// Changes the count; elements that stay keep their value, new ones are zero. Takes the new memory before it
-    /// gives the old back. Its name stays unless another is given.
-    /// Throws: misuse while the buffer is borrowed; as on construction. Unchanged then.
+    /// Changes the count: remaining elements keep their values, new ones are zero. Allocates the new memory before freeing the old. An
+    /// empty `name` keeps the present name. Throws: misuse while borrowed; as the constructors. Unchanged on failure.
     void resize(element_count count, tag name = {}, place where = place::here()) {
         if (count == size()) return;
         device_buffer next = resized(count, name, where);
@@ -285,7 +280,7 @@ public:
             rt::fill_bytes(next.data() + size(), 0, (count - size()) * sizeof(T), home(), where);
         replace_by(std::move(next));
     }
-    /// New elements are copies of value. A text is a name. Throws: as resize.
+    /// Same; new elements are copies of value. A string is the name, not a value.
     template <class V = T>
         requires(std::convertible_to<V const&, T> && !std::convertible_to<V const&, char const*>)
     void resize(element_count count, V const& value, tag name = {}, place where = place::here()) {
@@ -294,19 +289,19 @@ public:
         if (count > size()) detail::fill<T>(next.data() + size(), count - size(), value, home(), where);
         replace_by(std::move(next));
     }
-    /// New elements are whatever the memory held before. Throws: as resize.
+    /// Same; new elements are uninitialized.
     void resize(element_count count, no_init_t, tag name = {}, place where = place::here()) {
         if (count != size()) replace_by(resized(count, name, where));
     }
-    /// All elements are whatever the memory held before: nothing is copied. Throws: as resize.
+    /// Same; all elements are uninitialized, and none is copied.
     void resize(element_count count, discard_t, tag name = {}, place where = place::here()) {
         if (count == size()) return;
         check_not_borrowed("resized", where);
         replace_by({count, home(), block_.memory(), no_init, or_mine(name), where});
     }
 
-    /// The memory, for code that wants a pointer; this is empty then, and as usable as one that was moved from.
-    /// Order: the home stream comes after all uses so far. Throws: misuse while the buffer is borrowed; unchanged then.
+    /// Returns the memory, for code that requires a pointer. The buffer is empty afterwards, as after a move.
+    /// Order: later work on the home stream is ordered after all uses so far. Throws: misuse while borrowed; unchanged on failure.
     [[nodiscard]] released_buffer<T> release(place where = place::here()) {
         check_not_borrowed("released", where);
         rt::refuse_captured(home(), "a buffer was released", "release it before or after", where);
@@ -335,7 +330,7 @@ private:
             uses_.end_at_home(*uses);
     }
 
-    // With the elements that stay; the others are not filled yet.
+    // Copies the remaining elements; the others are uninitialized.
     [[nodiscard]] device_buffer resized(std::size_t count, tag name, place where) const {
         check_not_borrowed("resized", where);
         device_buffer next{count, home(), block_.memory(), no_init, or_mine(name), where};

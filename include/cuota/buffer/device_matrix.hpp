@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What kernels get: device memory in rows and columns, checked where checks are on.
+/// A bounds-checked view of a matrix in device memory for kernels.
 #pragma once
 
 #include <concepts>
@@ -20,7 +20,7 @@ namespace detail {
 template <class Mapping>
 using strides_of = decltype(std::declval<Mapping const&>().strides());
 
-// An mdspan of T, of any rows and columns, whose strides are numbers of their own. By its parts: several libraries have one.
+// A rank-2 mdspan of T with dynamic extents and strides, recognized by its members, because several libraries provide one.
 template <class Mdspan, class T>
 concept mdspan_of_rows = requires(T* data, typename Mdspan::extents_type extents,
                                   strides_of<typename Mdspan::mapping_type> strides) {
@@ -34,49 +34,52 @@ concept mdspan_of_rows = requires(T* data, typename Mdspan::extents_type extents
 
 inline namespace CUOTA_VIEWS {
 
-/// Device memory as a matrix, row after row: where it starts, how many rows and columns it has, and how far apart rows
-/// start. A value for kernels, as device_span is, and checked as it is; owns nothing.
+/// A non-owning view of a row-major matrix in device memory, whose rows start `pitch()` elements apart. Passed to kernels by value and
+/// checked like device_span.
 ///
 ///     auto const weights = w.read(s);
-///     cuota::device_matrix const m{weights, rows, columns};  // as long as the lease
-/// Units: elements. Cost: unchecked it is a pointer and three numbers, and an index one multiplication.
+///     cuota::device_matrix const m{weights, rows, columns};  // valid as long as the lease
+///
+/// Units:   elements.
+/// Throws:  misuse as stated, in kernels only in checked builds.
 /// Threads: as the memory.
+/// Cost:    unchecked, a pointer and three numbers; an index takes one multiplication.
 template <class T>
 class CUOTA_POINTER device_matrix {
 public:
-    using element_type = T;  ///< const for one that is read only
+    using element_type = T;  ///< const if read-only
 
-    /// Of no rows.
+    /// Constructs a matrix of 0 rows.
     CUOTA_HOST_DEVICE constexpr device_matrix() noexcept : data_{nullptr}, rows_{0}, columns_{0}, pitch_{0} {}
-    /// All elements of a span. Throws: misuse when there are not rows * columns; in kernels checked as an index is.
+    /// Uses all elements of a span. Throws: misuse if `of.size() != rows * columns`.
     CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns)
         : device_matrix{of, rows, columns, columns, is_all(of.size(), rows, columns)} {}
-    /// Elements of a span in which a row starts `pitch` after the one before. Throws: misuse when rows overlap, or the
-    /// last one ends outside; in kernels checked as an index is.
+    /// Uses a span whose rows start `pitch` elements apart. Throws: misuse if rows overlap or the last one exceeds the span.
     CUOTA_HOST_DEVICE device_matrix(device_span<T> of, std::size_t rows, std::size_t columns,
                                     std::size_t pitch)
         : device_matrix{of, rows, columns, pitch, is_part(of.size(), rows, columns, pitch)} {}
-    // The lease would end before the matrix is used.
+    // The temporary lease would be destroyed before the matrix is used.
     template <class U, std::convertible_to<std::size_t>... Extents>
     device_matrix(lease<U> const&&, Extents...) = delete;
-    /// Writable to read only.
+    /// Converts to read-only.
     template <class U>
     requires std::same_as<T, U const> CUOTA_HOST_DEVICE constexpr device_matrix(
         device_matrix<U> other) noexcept
         : device_matrix{other.data(), other.rows(), other.columns(), other.pitch(), other.origin()} {}
 
-    /// Of the first row; not for host code.
+    /// First row, not for host code.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr T* data() const noexcept { return data_; }
-    [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t rows() const noexcept { return rows_; }  ///< count
-    /// Elements of a row.
+    /// Number of rows.
+    [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t rows() const noexcept { return rows_; }
+    /// Elements per row.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t columns() const noexcept { return columns_; }
-    /// Elements from the start of a row to that of the next.
+    /// Elements from one row's start to the next.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t pitch() const noexcept { return pitch_; }
-    /// Elements, without what lies between rows.
+    /// `rows() * columns()`, without padding.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr std::size_t size() const noexcept { return rows_ * columns_; }
-    /// No rows or no columns.
+    /// Returns `size() == 0`.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_empty() const noexcept { return size() == 0; }
-    /// What a message says of it.
+    /// Origin for messages.
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr detail::view_origin origin() const noexcept {
 #if CUOTA_CHECKED
         return origin_;
@@ -85,7 +88,7 @@ public:
 #endif
     }
 
-    /// Element of a row and column, for a kernel. Checked: misuse, as a span's index.
+    /// Returns an element, in kernels only. Throws: misuse in checked builds, as device_span.
     [[nodiscard]] CUOTA_KERNEL T& operator()(std::size_t row, std::size_t column) const {
 #if CUOTA_CHECKED
         if (row >= rows_ || column >= columns_) refuse(detail::out_of_bounds::part::cell, row, column);
@@ -94,19 +97,18 @@ public:
         return data_[row * pitch_ + column];
     }
 #if defined(__cpp_multidimensional_subscript)
-    /// The same (C++23).
+    /// Same as operator() (C++23).
     [[nodiscard]] CUOTA_KERNEL T& operator[](std::size_t row, std::size_t column) const {
         return (*this)(row, column);
     }
 #endif
 
-    /// The elements of a row. Throws: misuse when there is no such row; in kernels checked as an index is.
+    /// Returns a row. Throws: misuse if `row >= rows()`.
     [[nodiscard]] CUOTA_HOST_DEVICE device_span<T> row(std::size_t row) const {
         if (row >= rows_) refuse(detail::out_of_bounds::part::row, row);
         return {data_ + row * pitch_, columns_, origin()};
     }
-    /// `rows` x `columns` elements of which (row, column) is the first. Throws: misuse when some are outside; in kernels
-    /// checked as an index is.
+    /// Returns the `rows` x `columns` matrix that starts at (row, column). Throws: misuse if it exceeds this one.
     [[nodiscard]] CUOTA_HOST_DEVICE device_matrix submatrix(std::size_t row, std::size_t column,
                                                             std::size_t rows, std::size_t columns) const {
         if (!detail::is_within(row, rows, rows_) || !detail::is_within(column, columns, columns_))
@@ -114,8 +116,8 @@ public:
         return {data_ + row * pitch_ + column, rows, columns, pitch_, origin()};
     }
 
-    /// The same elements, unchecked, as an mdspan with layout_stride, of two extents that are known at run time and as wide as
-    /// std::size_t: std's, CUDA's (cuda::std), or another library's.
+    /// Converts to an unchecked mdspan (std, cuda::std or other) with layout_stride, two dynamic extents and an index_type as wide as
+    /// std::size_t.
     CUOTA_NO_EXEC_CHECK
     template <detail::mdspan_of_rows<T> Mdspan>
     [[nodiscard]] CUOTA_HOST_DEVICE constexpr operator Mdspan() const {
@@ -169,10 +171,10 @@ private:
 #endif
 };
 
-/// A matrix of a lease's elements, as long as the lease: rows, columns.
+/// Deduces T from a lease, which must outlive the matrix; arguments: rows, columns.
 template <class T>
 device_matrix(lease<T> const&, std::size_t, std::size_t) -> device_matrix<T>;
-/// Rows, columns, pitch.
+/// Deduces T from a lease; arguments: rows, columns, pitch.
 template <class T>
 device_matrix(lease<T> const&, std::size_t, std::size_t, std::size_t) -> device_matrix<T>;
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Uses of a buffer on its home stream, by one thread, without a lock.
+/// Lock-free fast path for leases on the home stream.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// A few places for uses that are open, which one thread at a time, the owner, enters; and whether any have ended since
-/// somebody looked. The home stream's own order is enough between them. A place that is free names who may enter it, so
-/// that to begin a use is one comparison, and what stands there also says whether it was used: to end one is one store.
-/// With these places a lease at home costs 3 ns, and by the lock of the uses 71 ns (bench/results/2026-11-26-locks.txt).
-/// Threads: as each says; who has the lock is the one thread that has what they share.
+/// Slots for `count` open leases on the home stream, used by one owner thread at a time. Stream order suffices between these leases. A free
+/// slot stores the thread that may use it, so starting a lease is one comparison; a bit of the same word records whether a lease has ended
+/// since take_done(), so ending one is one store. A lease costs 3 ns in a slot and 71 ns under the lock of stream_uses
+/// (bench/results/2026-11-26-locks.txt).
+/// Threads: as stated; members of the last group require the lock.
 class home_slots {
 public:
     static constexpr std::uint64_t count = 5;
@@ -31,44 +31,44 @@ public:
         place where;
     };
 
-    /// Any thread: the calling one is the owner, may begin a use that reads, or writes, and the first place for such is
-    /// free.
+    /// Any thread: returns whether the caller is the owner and may start such a use, and the first slot for its kind is free and marked as
+    /// used.
     [[nodiscard]] bool may_begin_first(bool writes) const noexcept;
-    /// Then: a use begins there.
+    /// Starts a use there. Requires may_begin_first.
     void begin_first(bool writes, place where) noexcept { slots_[writes].set(where, writes); }
-    /// The number of such a use.
+    /// Number of that use.
     [[nodiscard]] static constexpr std::uint64_t first_number(bool writes) noexcept { return writes ? 2 : 1; }
-    /// Any thread: the use that stands there is over; false, and it is not, where there is no owner any more. Touches
-    /// nothing after it counts as free: then all may end.
+    /// Any thread: ends the use there. Returns false, without effect, if no owner exists. Does not access this object after the slot is
+    /// free, because it may then be destroyed.
     [[nodiscard]] bool try_end_first(bool writes) noexcept;
 
-    /// The owner: a use begins in any place, if it may and there is one. Returns its number, from 1; else, and to any other
-    /// thread, 0.
+    /// Any thread: starts a use in any free slot and returns its number, from 1. Returns 0 if the caller is not the owner, the kind is not
+    /// allowed or no slot is free.
     [[nodiscard]] std::uint64_t try_begin(bool writes, place where) noexcept;
-    /// Any thread: the use of that number is over. As try_end_first.
+    /// Any thread: ends use `number`. Does not access this object afterwards.
     void end(std::uint64_t number, bool writes) noexcept;
-    /// Any thread: all places are free, and what was done there is known to who asks.
+    /// Any thread: returns whether all slots are free, and the effects of their uses visible.
     [[nodiscard]] bool are_free() const noexcept;
-    /// Any thread: one that is open; one that writes, if any does.
+    /// Any thread: returns an open use, preferably a write.
     [[nodiscard]] std::optional<use> open() const noexcept;
 
-    // --- who has the lock ---
+    // --- under the lock ---
 
-    /// Whether a use that read, or wrote, has ended since the last call.
+    /// Kinds of uses that have ended since the last call.
     struct done {
         bool read, written;
     };
     [[nodiscard]] done take_done() noexcept;
-    /// As if a use that read, and one that wrote, had ended. While nobody is the owner.
+    /// Marks a read and a write as ended. Requires that no owner exists.
     void count_as_used() noexcept;
-    /// Null: nobody is the owner. While nothing is open, or, for nobody, when the buffer has ended.
+    /// Sets the owner, or none (null). Requires that no use is open, or null and a destroyed buffer.
     void belong_to(thread_record* who) noexcept { owner_.store(who, std::memory_order_relaxed); }
-    /// What the owner may begin from now on. It has none open of what it may not.
+    /// Sets the kinds of uses that the owner may start; it has none of the other kinds open.
     void allow(bool reads, bool writes) noexcept;
 
 private:
-    // All may look. A word that says for whom it is free: a thread's record, which is aligned, or nobody; or, with a state
-    // in its lowest bits, the line of the use that is open. One bit more: no use has ended here since somebody looked.
+    // Readable by any thread. A word that is the (aligned) thread_record of the thread that may use the slot, or no_thread(); while a use
+    // is open, its line and, in the lowest bits, its kind. The bit `unused` is set if no use has ended here since take_used().
     class slot {
     public:
         void set(place where, bool writes) noexcept { set(where, writes, 0); }
@@ -77,7 +77,7 @@ private:
         void free_for_if_free(thread_record const* who) noexcept;
         [[nodiscard]] bool is_free_for(thread_record const* who) const noexcept;
         [[nodiscard]] bool is_free_and_unused_for(thread_record const* who) const noexcept;
-        // Whether a use has ended here since the last call.
+        // Returns whether a use has ended since the last call.
         [[nodiscard]] bool take_used() noexcept;
         [[nodiscard]] std::optional<use> get() const noexcept;
 
@@ -89,14 +89,13 @@ private:
         std::atomic<std::uint64_t> word_ = word_of(no_thread()) | unused;
     };
 
-    // Whom no thread is, not one without a record either.
+    // A record of no thread, not even of one without a record.
     [[nodiscard]] static thread_record const* no_thread() noexcept;
 
     std::atomic<thread_record const*> owner_ = nullptr;
-    std::array<std::atomic<bool>, 2> done_{};  // reads, writes, in another place than the first for such
-    std::array<slot, count> slots_{};  // the first to read, the second to write, all others to do either
-    std::array<std::atomic<thread_record const*>, 2> may_begin_{no_thread(),
-                                                                no_thread()};  // to read, to write
+    std::array<std::atomic<bool>, 2> done_{};  // [reads, writes] not in the first slots
+    std::array<slot, count> slots_{};          // [0] for reads, [1] for writes, others for both
+    std::array<std::atomic<thread_record const*>, 2> may_begin_{no_thread(), no_thread()};  // [reads, writes]
 };
 
 }  // namespace cuota::inline v0::detail
@@ -201,7 +200,7 @@ CUOTA_INLINE bool home_slots::slot::take_used() noexcept {
 }
 
 CUOTA_INLINE auto home_slots::slot::get() const noexcept -> std::optional<use> {
-    std::uint64_t const now = word_.load(std::memory_order_acquire);  // once: the owner may go on
+    std::uint64_t const now = word_.load(std::memory_order_acquire);  // loaded once: the owner may change it
     if ((now & states) == 0) return std::nullopt;
     return use{(now & states) == to_write,
                {file_.load(std::memory_order_relaxed), static_cast<unsigned>(now >> 32)}};

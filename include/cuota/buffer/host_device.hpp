@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One array for both sides: at most one copy on each, moved when the other side wants it, given up when told to.
+/// Mirrored array for host code and kernels, transferred on demand.
 #pragma once
 
 #include <cstddef>
@@ -21,31 +21,30 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// `size()` elements of T that host code and kernels both work on.
+/// `size()` elements of T for host code and kernels.
 ///
-/// There is at most one copy in page-locked host memory and one on the device, and one of them, or both, has the present
-/// values. A side that wants them gets them from the other, if its own are old, and memory for them, if it has none;
-/// whoever is about to change them makes the other side's old. So nothing is copied that is there already, and nothing is
-/// held twice that is told to go: `release_host` after the upload, `offload` while others need the device's memory.
+/// Holds at most one copy in pinned host memory and one in device memory; each is valid or stale. Accessing a side allocates it if
+/// necessary and, if it is stale, copies from the other; write access makes the other side stale. So data is transferred only when needed,
+/// and either copy can be released: `release_host` after an upload, `offload` to free device memory.
 ///
-/// Move-only; moved-from has no elements. Its elements' bytes are zero at first, and cost no memory until a side asks.
+/// Move-only; moved-from has no elements. The elements' bytes are initially zero, without memory until a side is accessed.
 /// Units:   counts are elements.
-/// Throws:  budget_exceeded or out_of_memory when a side's memory is refused; misuse for memory that a side cannot reach,
-///          and while a lease is open on what is to go; cuda_error. The values are what they were then.
-/// Order:   `read`, `write`, `fetch` and `offload` in that of the stream given; host code waits for what it looks at.
+/// Throws:  budget_exceeded or out_of_memory if a side's memory is refused; misuse for memory that its side cannot access, and while a
+///          lease is open on a side to be released; cuda_error. Values are unchanged on failure.
+/// Order:   `read`, `write`, `fetch` and `offload` in that of the given stream; host accesses wait for their copies.
 /// Threads: one at a time.
-/// Cost:    a side's memory when it is first asked for, bytes() each; a copy only to a side whose values are old.
+/// Cost:    bytes() per side, on its first access; a copy only to a stale side.
 /// Example:
 ///     cuota::host_device<float> moments{n, stream, pool.resource(), cuota::budgeted<cuota::pinned_memory>{host_budget}};
 ///     cuota::for_each_index(stream, n, update{moments.write(stream), weights.write(stream)});
-///     moments.offload(copies);   // the device's bytes go back when the copy is over
+///     moments.offload(copies);   // frees device memory after the copy
 ///     moments.fetch(copies);     // ahead of the next step
 template <class T>
 class host_device {
 public:
-    using value_type = T;  ///< of both sides
+    using value_type = T;  ///< element type
 
-    /// home: of the device's copy, see device_buffer.
+    /// `home` is the device copy's, see device_buffer.
     host_device(element_count count, stream_ref home, any_resource device_memory,
                 any_resource host_memory = any_pinned_memory(), tag name = {}, place where = place::here())
         : count_{count},
@@ -62,7 +61,7 @@ public:
                                  "host_device: cannot use a resource of device memory for the host's side");
     }
 
-    /// Takes both sides' memory; no CUDA call. The other one has no elements then, and keeps its resources.
+    /// Moves both copies, without CUDA calls; `other` has no elements afterwards and keeps its resources.
     host_device(host_device&& other) noexcept
         : count_{std::exchange(other.count_, 0)},
           home_{other.home_},
@@ -73,7 +72,7 @@ public:
           device_{std::exchange(other.device_, std::nullopt)},
           host_is_present_{std::exchange(other.host_is_present_, false)},
           device_is_present_{std::exchange(other.device_is_present_, false)} {}
-    /// Gives its own memory back first; then as above.
+    /// Frees its own memory, then moves.
     host_device& operator=(host_device&& other) noexcept {
         if (this != &other) {
             std::destroy_at(this);
@@ -84,33 +83,33 @@ public:
     ~host_device() = default;
 
     [[nodiscard]] std::size_t size() const noexcept { return count_; }               ///< elements
-    [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }  ///< of one side
-    [[nodiscard]] stream_ref home() const noexcept { return home_; }  ///< stream of the device's copy
+    [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }  ///< per side
+    [[nodiscard]] stream_ref home() const noexcept { return home_; }  ///< home stream of the device copy
 
-    /// Whether it holds bytes() of pinned memory now.
+    /// Returns whether bytes() of pinned memory are allocated.
     [[nodiscard]] bool has_host_memory() const noexcept { return host_.has_value(); }
-    /// Of the device's likewise.
+    /// Same for device memory.
     [[nodiscard]] bool has_device_memory() const noexcept { return device_.has_value(); }
-    /// True when host code would find the present values without a copy; of kernels likewise.
+    /// Returns whether the host copy is valid.
     [[nodiscard]] bool is_on_host() const noexcept { return host_is_present_; }
-    /// As is_on_host, for kernels.
+    /// Returns whether the device copy is valid.
     [[nodiscard]] bool is_on_device() const noexcept { return device_is_present_; }
 
     // --- host code ---
 
-    /// The elements, to look at. Waits for the copy, if one is needed or under way.
+    /// Returns the elements for reading. Waits for a copy that is needed or pending.
     [[nodiscard]] std::span<T const> read_host(place where = place::here()) {
         bring_to_host(home_, where);
         return std::as_const(*host_).read();
     }
-    /// The elements, to change: the device's are old then. Waits as read_host, and for copies out of them.
+    /// Returns the elements for writing; the device copy becomes stale. Waits as read_host, and for copies out of them.
     [[nodiscard]] std::span<T> write_host(place where = place::here()) {
         bring_to_host(home_, where);
         std::span<T> const all = host_->write();
         device_is_present_ = false;
         return all;
     }
-    /// The same for who writes all of them: nothing is copied, and what was there is undefined.
+    /// Same for callers that write every element: copies nothing; previous values are undefined.
     [[nodiscard]] std::span<T> overwrite_host(place where = place::here()) {
         if (device_) device_->check_not_written("overwritten by host code", where);
         have_host(where, [](pinned_buffer<T>&) {});
@@ -122,19 +121,20 @@ public:
 
     // --- kernels: leases as of a device_buffer ---
 
-    /// Order: s waits for the copy from the host, if one is needed, and as device_buffer::read. The host does not wait.
+    /// Borrows the elements for work on s that reads them. Order: s waits for a copy from the host, if needed, and as device_buffer::read.
+    /// Does not block.
     [[nodiscard]] lease<T const> read(stream_ref s, place where = place::here()) {
         bring_to_device(s, where);
         return std::as_const(*device_).read(s, where);
     }
-    /// The host's elements are old then.
+    /// Same for writes; the host copy becomes stale.
     [[nodiscard]] lease<T> write(stream_ref s, place where = place::here()) {
         bring_to_device(s, where);
         lease<T> all = device_->write(s, where);
         host_is_present_ = false;
         return all;
     }
-    /// The same for who writes all of them: nothing is copied, and what was there is undefined.
+    /// Same for callers that write every element: copies nothing; previous values are undefined.
     [[nodiscard]] lease<T> overwrite(stream_ref s, place where = place::here()) {
         refuse_in_capture(s, where);
         have_device(where, [](device_buffer<T>&) {});
@@ -144,12 +144,11 @@ public:
         return all;
     }
 
-    // --- ahead of time, and no longer ---
+    // --- prefetch and release ---
 
-    /// Starts what `read` would have to copy, on a stream of copies; the host goes on, and so does other work.
+    /// Starts the copy that `read` would need on `copies`; blocks neither the host nor other streams.
     void fetch(stream_ref copies, place where = place::here()) { bring_to_device(copies, where); }
-    /// The elements go to the host, on a stream of copies, and the device's memory back, in order of what used it: the
-    /// host waits for nothing.
+    /// Copies the elements to the host on `copies`, if needed, and frees the device memory in the order of its uses; does not block.
     void offload(stream_ref copies, place where = place::here()) {
         if (!device_) return;
         device_->check_not_borrowed("offloaded", where);
@@ -157,7 +156,7 @@ public:
         device_.reset();
         device_is_present_ = false;
     }
-    /// Gives the host's memory back; the device gets the elements first, if it has not got them. Waits for copies out of it.
+    /// Frees the host memory, after a copy to the device if that is stale. Waits for copies out of it.
     void release_host(place where = place::here()) {
         if (!host_) return;
         if (host_is_present_) bring_to_device(home_, where);
@@ -166,14 +165,14 @@ public:
     }
 
 private:
-    // Both sides old: elements that nobody has touched yet.
+    // Both are stale before the first access: bytes are zero.
     [[nodiscard]] bool is_untouched() const noexcept { return !host_is_present_ && !device_is_present_; }
 
-    // A side that has no memory gets some, `fill` its values, in memory that it has or gets. Unchanged when either throws.
+    // Allocates the side if necessary and calls fill with it. Unchanged if either throws.
     template <class Fill>
     void have_host(place where, Fill fill) {
         if (host_) return fill(*host_);
-        pinned_buffer<T> fresh{count_, host_memory_, name_, where};  // of zeros
+        pinned_buffer<T> fresh{count_, host_memory_, name_, where};  // zeroed
         fill(fresh);
         host_.emplace(std::move(fresh));
     }
@@ -185,7 +184,7 @@ private:
         device_.emplace(std::move(fresh));
     }
 
-    // Which side has the present values is known of what was enqueued, and a graph would change that at each launch.
+    // Captures are refused: validity is tracked when work is enqueued, and each launch of a graph would change it.
     static void refuse_in_capture(stream_ref s, place where) {
         rt::refuse_captured(s, "a host_device was used", "use a device_buffer, and copy outside", where);
     }

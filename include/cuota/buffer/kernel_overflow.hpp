@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Kernels wanted more room than there was: how that is counted, and said.
+/// Error and counters for kernels that exceed preallocated memory.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,16 @@
 
 namespace cuota::inline v0 {
 
-/// Kernels asked for more than the memory set apart for them holds. What did not fit was not written anywhere; what did is
-/// there.
-/// Example: catch (cuota::kernel_overflow const& full) { found.restart(full.needed()); }  // an append_buffer; then again
+/// Kernels requested more memory than was preallocated. The excess was not written anywhere; the rest is stored.
+/// Example: catch (cuota::kernel_overflow const& full) { found.restart(full.needed()); }  // an append_buffer; then run again
 class CUOTA_PROCESS_TYPE kernel_overflow : public std::runtime_error {
 public:
-    /// `what` says who had how much; both numbers in the unit that it uses, elements or bytes.
+    /// `what` names the object and the numbers, both in its unit, elements or bytes.
     kernel_overflow(std::string const& what, std::size_t capacity, std::size_t needed, place where);
 
-    [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }  ///< what there is
-    [[nodiscard]] std::size_t needed() const noexcept { return needed_; }  ///< what would have been enough
-    [[nodiscard]] place where() const noexcept { return where_; }          ///< of the call that found it
+    [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }  ///< available
+    [[nodiscard]] std::size_t needed() const noexcept { return needed_; }      ///< sufficient capacity
+    [[nodiscard]] place where() const noexcept { return where_; }  ///< call that found the overflow
 
 private:
     static std::string suffix(place where);
@@ -40,7 +39,7 @@ namespace detail {
 
 using kernel_count = unsigned long long;
 
-/// Adds to a count that all threads of a kernel share, and returns what it was. Relaxed: counts, and nothing else.
+/// Adds to a count shared by all threads of a kernel; returns the previous value. Relaxed: the count publishes no other data.
 CUOTA_KERNEL inline kernel_count add_to(kernel_count& count, kernel_count n) {
 #if defined(__CUDA_ARCH__)
     return atomicAdd(&count, n);
@@ -49,7 +48,7 @@ CUOTA_KERNEL inline kernel_count add_to(kernel_count& count, kernel_count n) {
 #endif
 }
 
-/// The same for an n that may be so large that the count would begin anew: it stays at the most there is.
+/// Same, but saturates instead of wrapping around.
 CUOTA_KERNEL inline void saturate(kernel_count& count, kernel_count n) {
     kernel_count constexpr most = ~kernel_count{0};
     kernel_count seen = add_to(count, 0);

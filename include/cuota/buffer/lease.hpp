@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Borrowing a buffer for work on a stream: the waits that work needs, put in when it starts and remembered when it ends.
+/// Leases: scoped access to a buffer on a stream.
 #pragma once
 
 #include <concepts>
@@ -21,17 +21,17 @@ namespace cuota::inline v0::detail {
 class stream_uses;
 struct leases_for_copies;
 
-/// Throws misuse when kernels of a stream's device may not reach memory that they are to borrow: of a buffer or the like,
-/// which `what` says, with that home. Throws: cuda_error.
-/// Cost: nothing on the home stream; for a stream of another device some calls of CUDA.
+/// Throws misuse if kernels of s's device cannot access `at`, the memory of an object with that home stream; `what` names the object.
+/// Throws: cuda_error.
+/// Cost: nothing on the home stream; some CUDA calls for another device.
 void refuse_out_of_reach(char const* what, void const* at, stream_ref home, stream_ref s, place where);
 
-/// A use of a buffer, from its beginning to its end. Move-only.
+/// One use of a buffer by one stream, from construction to destruction. Move-only.
 class borrowing {
 public:
     borrowing(stream_uses& of, stream_ref s, bool writes, place where);
-    /// Calls memory(s) unless the use begins on the buffer's home stream. The result's data() and bytes() name the memory that is used,
-    /// so that the simulator can check the order of uses. When memory throws, no use has begun.
+    /// Calls memory(s) unless the use starts on the home stream; data() and bytes() of the result tell the simulator's race checks which
+    /// memory is used. If memory throws, the use has not started.
     template <std::invocable<stream_ref> Memory>
     borrowing(stream_uses& of, stream_ref s, bool writes, place where, Memory const& memory)
         : uses_{&of}, writes_{writes} {
@@ -51,16 +51,16 @@ public:
     borrowing& operator=(borrowing&&) = delete;
     ~borrowing();
 
-    /// Makes a `capture` by this thread fail with misuse if it began after this use: its graph would not know of the use.
-    /// Cost: a load. A thread that captures has no record.
+    /// Makes a `capture` by this thread that started after the use fail with misuse: its graph would lack the use.
+    /// Cost: one load. Capturing threads have no record.
     CUOTA_ALWAYS_INLINE void tell_capture() const noexcept {
         if (!this_thread_record()) [[unlikely]]
             compare_with_capture(began_in_capture_);
     }
 
 private:
-    // A use that needed nothing, nor is known to a simulator: two comparisons and two stores, and as few to end it. All else
-    // is elsewhere, to keep the calling code short.
+    // Number of a use in a home slot that no simulator checks: two comparisons and two stores to start, and to end. All else is out of line
+    // to keep callers short.
     static constexpr std::uint64_t first = 0;
 
     struct begun {
@@ -68,11 +68,11 @@ private:
         std::uint64_t number, checked;
         bool is_in_capture;
     };
-    // Takes the flag by value, so that the compiler can keep the members of a temporary lease in registers.
+    // Passed by value, so that the compiler keeps a temporary lease in registers.
     static void compare_with_capture(bool began_in_capture) noexcept;
     CUOTA_ALWAYS_INLINE [[nodiscard]] static bool begins_first(stream_uses& of, stream_ref s, bool writes,
                                                                place where) noexcept;
-    // `writes` is no argument: all others go in registers.
+    // `writes` is not a parameter, so that all arguments fit in registers.
     [[nodiscard]] static begun begin_to_read(stream_uses& of, stream_ref s, place where, void const* at,
                                              std::size_t bytes);
     [[nodiscard]] static begun begin_to_write(stream_uses& of, stream_ref s, place where, void const* at,
@@ -83,46 +83,46 @@ private:
 
     stream_uses* uses_;
     std::uint64_t number_;
-    std::uint64_t checked_ = 0;  // by the simulator
+    std::uint64_t checked_ = 0;  // simulator's id
     bool writes_;
-    bool began_in_capture_ = false;  // by this thread
+    bool began_in_capture_ = false;  // of this thread
 };
 
 }  // namespace cuota::inline v0::detail
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// A borrowed buffer: readable (T const) or writable (T) by work enqueued on one stream while the lease lives.
+/// Scoped access to a buffer, like a SYCL accessor: while the lease lives, work enqueued on one stream may read (T const) or write (T) the
+/// elements.
 ///
-/// Converts to device_span for the kernel that uses it, and is best left a temporary in the launch:
+/// Converts to device_span for kernels; preferably a temporary in the launch:
 ///     kernel<<<grid, block, 0, s>>>(x.read(s), y.write(s));
-/// Leases on one stream go together, in any number: the stream orders them. On different streams many may read, or
-/// one may write; everything else is a misuse that names both places. Of threads that do nothing to see each other's
-/// leases, those that read may; what one of them writes may go unseen.
-/// A stream of another device may borrow memory that its kernels can reach; else it is a misuse that names both devices.
-/// Move-only; made by `read` and `write` of a buffer, which say what they throw. Its end is recorded in the stream, unless
-/// that is the home stream; nothing waits on the host.
-/// Cost: at home a few loads and stores, by the thread that was first to borrow there; else a lock, the waits that are
-/// needed, and an event.
+/// Leases on one stream may be open in any number; the stream orders them. Across streams, many may read or one may write; anything else is
+/// misuse that names both call sites. Threads that do not synchronize their leases may all read; conflicts with a write may go undetected.
+/// A stream of another device may borrow only memory that its kernels can access; otherwise misuse names both devices. Move-only; made by a
+/// buffer's `read` and `write`, which document the exceptions. The destructor records an event, except on the home stream, and never
+/// blocks.
+/// Cost:    on the home stream a few loads and stores for the thread that borrowed there first; otherwise a lock, the required waits and an
+///          event.
 /// Example: examples/first.cpp
 template <class T>
 class CUOTA_OWNER lease {
 public:
-    /// The other one ends nothing.
+    /// Moves the use; destroying `other` has no effect.
     lease(lease&& other) noexcept : use_{std::move(other.use_)}, span_{std::exchange(other.span_, {})} {}
-    lease& operator=(lease&&) = delete;  // a lease is for one piece of work: make another
+    lease& operator=(lease&&) = delete;  // one lease covers one piece of work; make another
 
-    /// The argument of a kernel, valid as long as the lease. In a capture as span.
+    /// Kernel argument, valid as long as the lease. In a capture as span.
     operator device_span<T>() const noexcept { return span(); }
-    /// Read only.
+    /// Read-only kernel argument.
     operator device_span<T const>() const noexcept requires(!std::is_const_v<T>) { return span(); }
-    /// The elements, valid as long as the lease. A `capture` by this thread that began after the lease throws misuse at its end: borrow the
-    /// buffer in the capture.
+    /// Returns the elements, valid as long as the lease. A `capture` by this thread that started after the lease throws misuse when it
+    /// ends; borrow within the capture.
     [[nodiscard]] device_span<T> span() const& noexcept {
         use_.tell_capture();
         return span_;
     }
-    [[nodiscard]] device_span<T> span() && = delete;  // the lease would end before the span is used
+    [[nodiscard]] device_span<T> span() && = delete;  // the lease would be destroyed before the span is used
     [[nodiscard]] std::size_t size() const noexcept { return span_.size(); }  ///< elements
 
 private:
@@ -131,7 +131,7 @@ private:
     template <class>
     friend class foreign_buffer;
     friend struct detail::leases_for_copies;
-    // What is not wanted at home is not looked up there.
+    // The lambda defers lookups that are not needed at home.
     template <class Buffer>
     lease(Buffer& of, stream_ref s, place where)
         : use_{of.uses(), s, !std::is_const_v<T>, where,
@@ -158,7 +158,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// Leases of a device_buffer for copies: those the driver makes between any devices, whether kernels could or not.
+/// Leases of a device_buffer for copies, which the driver makes between any devices: without the check that kernels can access the memory.
 struct leases_for_copies {
     template <class Buffer>
     [[nodiscard]] static lease<typename Buffer::value_type const> read(Buffer const& of, stream_ref s,

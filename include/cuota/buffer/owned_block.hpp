@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory for kernels, and all that it takes to give it back.
+/// Owning handle of one block of device memory.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +18,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// Bytes of a resource, on the stream that they are given back on; or none of them.
+/// One block of a resource's memory and the stream that orders its deallocation; may be empty.
 ///
-/// Either the bytes keep the resource and the stream (kept_by_blocks), or this does. Of the two a buffer that comes and
-/// goes on a warm pool is the first, and counts nothing.
-/// Moved-from has no bytes, and the same resource and stream. Threads: one at a time.
-/// Cost:    of what a pool's thread holds ready no more than the pool's: no indirect call, no copy of the label.
+/// Either the block keeps the resource and the stream alive (kept_by_blocks), or this object does. In the first case, as for buffers on a
+/// warm pool, no reference count changes. A moved-from object is empty and keeps its resource and stream. Threads: one at a time.
+/// Cost: from a pool's thread cache, only the pool's: no indirect call and no copy of the label.
 class owned_block {
 public:
-    /// Throws: what the resource throws; misuse when kernels could not reach the bytes. Nothing is taken then.
+    /// Throws: as the resource; misuse if kernels cannot access its memory. On failure, nothing is allocated.
     CUOTA_ALWAYS_INLINE owned_block(stream_ref home, resource_ref const& memory, std::size_t bytes,
                                     label who);
-    // Of two handles where there was one, that of whom has the bytes counts for nothing if they keep what it leads to.
+    // If blocks keep their resource, `other` releases the counted handles, and this object releases none.
     owned_block(owned_block&& other) noexcept;
     owned_block& operator=(owned_block&& other) noexcept;
     ~owned_block();
@@ -40,15 +39,16 @@ public:
     [[nodiscard]] stream_ref home() const noexcept { return home_; }
 
 private:
-    // Takes the label by value: who does not come here never writes it down.
+    // Passed by value, so that the fast path never stores a label.
     void take(stream_ref home, any_resource const& memory, label who);
     void give() noexcept;
-    // In a capture by the home stream. Pools and step plans do that by themselves, and use the bytes again in the capture.
+    // In a capture of the home stream, transfers the block to the graph and returns true. Pools and step plans return false: they do it
+    // themselves and reuse the bytes in the capture.
     [[nodiscard]] bool give_to_graph() noexcept;
 
     void keep(stream_ref home, any_resource const& memory) noexcept;
     void drop() noexcept;
-    // The bytes do.
+    // Stores uncounted handles: the block keeps both alive.
     void keep_nothing(stream_ref home, any_resource const& memory) noexcept;
 
     void* at_ = nullptr;
@@ -78,18 +78,17 @@ namespace cuota::inline v0::detail {
 
 void deallocate_on(any_resource& memory, stream_ref home, void* at, std::size_t bytes) noexcept;
 
-/// Memory of any resource that was given back in a capture by a captured stream: the graph may use it, so it goes with that.
+/// Blocks that were freed on a captured stream. The graph may use them, so they are deallocated with it.
 class memory_in_graph final : public graph_use {
 public:
     CUOTA_INLINE_IN_PLACE ~memory_in_graph() override;
-    /// Throws: std::bad_alloc; not kept then.
+    /// Throws: std::bad_alloc; on failure, the caller keeps the block.
     void keep(any_resource const& memory, stream_ref home, void* at, std::size_t bytes);
     void about_to_end() override {}
     void ended() noexcept override {}
     void begin_launch(stream_ref, place) override {}
     void end_launch(stream_ref s, bool is_enqueued) noexcept override {
-        if (is_enqueued)
-            last_.emplace(s);  // one that failed waits for nothing, not even for the launch before
+        if (is_enqueued) last_.emplace(s);  // a failed launch is not ordered after the one before
     }
 
 private:
@@ -100,11 +99,11 @@ private:
         std::size_t bytes;
     };
     dynamic_array<kept> all_;
-    std::optional<stream_share> last_;  // that the graph was launched on
+    std::optional<stream_share> last_;  // of the last launch
 };
 
-/// Deallocates on a remembered stream. When that is the default stream of another thread, nothing can be enqueued there: the host waits for
-/// the stream, and the bytes are deallocated as those that no stream uses.
+/// Deallocates on a stored stream. On another thread's default stream nothing can be enqueued: the host waits for it and calls
+/// deallocate_sync.
 CUOTA_INLINE void deallocate_on(any_resource& memory, stream_ref home, void* at, std::size_t bytes) noexcept {
     if (!home.is_reachable()) [[unlikely]] {
         (void)rt::drain(home);
@@ -185,7 +184,7 @@ CUOTA_INLINE owned_block::~owned_block() {
 [[gnu::noinline]] CUOTA_INLINE void owned_block::give() noexcept {
     bool const keeps = !at_ || !memory_.is_kept_by_blocks();
     bool const is_default =
-        !home_.is_owned() && is_default_handle(home_.get());  // looked at before the stream may end
+        !home_.is_owned() && is_default_handle(home_.get());  // read before the stream may be destroyed
     if (at_ && !(capture_scope::here() && give_to_graph())) deallocate_on(memory_, home_, at_, bytes_);
     if (keeps) drop();
     else if (is_default) std::destroy_at(&home_);
@@ -202,7 +201,7 @@ CUOTA_INLINE bool owned_block::give_to_graph() noexcept {
             .keep(memory_, home_, at_, bytes_);
         return true;
     } catch (...) {
-        if (scope) scope->fail(std::current_exception());  // nothing will come of it, so nothing need be kept
+        if (scope) scope->fail(std::current_exception());  // a failed capture: no graph uses the block
         return false;
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Page-locked host memory with an owner, and copies that know how long both ends must live.
+/// Owning array in page-locked host memory with asynchronous copies.
 #pragma once
 
 #include <cstddef>
@@ -22,18 +22,18 @@ namespace cuota::inline v0 {
 
 /// `size()` elements of T in page-locked host memory: exactly that many bytes, charged to a budget if one is given.
 ///
-/// Copies to and from device_buffers run while the host goes on. Looking at the elements waits for what could still
-/// change them, changing them waits for what could still read them, and so does the end of the buffer.
+/// Copies to and from device_buffers are asynchronous. `read` waits for copies into the elements; `write` and the destructor wait for
+/// copies in both directions.
 ///
-/// Move-only; moved-from is empty. The elements' bytes are zero at first.
+/// Move-only; moved-from is empty. The elements' bytes are initially zero.
 /// Units:   counts are elements.
-/// Order:   copies run in order of the stream they are given; the host's own accesses come after those they wait for.
-/// Throws:  budget_exceeded, out_of_memory, misuse for memory the host cannot reach, cuda_error: nothing is taken then.
+/// Order:   copies in the order of their stream; host accesses after the copies that they wait for.
+/// Throws:  budget_exceeded, out_of_memory, cuda_error; misuse for memory that the host cannot access. On failure, nothing is allocated.
 /// Threads: one at a time.
-/// Cost:    page-locking is slow, about 0.5 s per GiB: make few, keep them.
+/// Cost:    page-locking takes about 0.5 s per GiB; make few buffers and reuse them.
 /// Example:
 ///     cuota::pinned_buffer<float> host{x.size(), host_budget, "losses"};
-///     host.download(x, stream);              // the host goes on
+///     host.download(x, stream);              // does not block
 ///     float const first = host.read()[0];    // waits for the copy
 template <class T>
 class pinned_buffer {
@@ -42,7 +42,7 @@ class pinned_buffer {
                   "a resource aligns to 256 bytes, and this type asks for more");
 
 public:
-    /// count elements of pinned memory, of any resource that the host can reach. Waits for the driver to lock the pages.
+    /// Allocates elements from a host-accessible resource. Blocks until the driver has locked the pages.
     explicit pinned_buffer(element_count count, any_resource memory = any_pinned_memory(), tag name = {},
                            place where = place::here())
         : memory_{std::move(memory)} {
@@ -54,25 +54,25 @@ public:
         count_ = count;
         try {
             std::uninitialized_value_construct_n(data_, count_);
-        } catch (...) {  // of T's constructor: a destructor does not run then
+        } catch (...) {  // from T's constructor; the destructor will not run
             release();
             throw;
         }
     }
-    /// Charged to a budget for host memory.
+    /// Same, from pinned memory charged to a budget for host memory.
     pinned_buffer(element_count count, budget const& account, tag name = {}, place where = place::here())
         : pinned_buffer{count, budgeted<pinned_memory>{account}, name, where} {}
-    // Device memory as host memory: the first access would fault.
+    // Rejects device memory: the first access would fault.
     template <device_only_resource R, class... Rest>
     pinned_buffer(std::size_t, R, Rest...) = delete;
 
-    /// Takes the memory and the copies under way; the other one is empty then.
+    /// Moves memory and pending copies; `other` is empty afterwards.
     pinned_buffer(pinned_buffer&& other) noexcept
         : data_{detail::taken(other.data_)},
           count_{std::exchange(other.count_, 0)},
           memory_{other.memory_},
           uses_{std::move(other.uses_)} {}
-    /// Waits for its own copies and gives the memory back first; then as above.
+    /// Waits for its copies, frees its memory, then moves.
     pinned_buffer& operator=(pinned_buffer&& other) noexcept {
         if (this == &other) return *this;
         release();
@@ -82,36 +82,35 @@ public:
         uses_ = std::move(other.uses_);
         return *this;
     }
-    pinned_buffer(pinned_buffer const&) = delete;  // locked pages are too dear to copy by accident
+    pinned_buffer(pinned_buffer const&) = delete;  // locked pages are too expensive to copy implicitly
     pinned_buffer& operator=(pinned_buffer const&) = delete;
     ~pinned_buffer() { release(); }
 
     [[nodiscard]] std::size_t size() const noexcept { return count_; }               ///< elements
     [[nodiscard]] std::size_t bytes() const noexcept { return count_ * sizeof(T); }  ///< as charged
-    /// No elements; also when moved from.
+    /// Returns `size() == 0`.
     [[nodiscard]] bool is_empty() const noexcept { return count_ == 0; }
 
-    /// The elements, to look at: waits until no copy into them is under way. Throws: cuda_error.
+    /// Returns the elements for reading. Waits for copies into them. Throws: cuda_error.
     [[nodiscard]] std::span<T const> read() const {
         uses_.wait_on_host(true);
         return {data_, count_};
     }
-    /// The elements, to change: waits until no copy into or out of them is under way. Throws: cuda_error.
+    /// Returns the elements for writing. Waits for copies into and out of them. Throws: cuda_error.
     [[nodiscard]] std::span<T> write() {
         uses_.wait_on_host(false);
         return {data_, count_};
     }
 
-    /// Copies all elements to a buffer of the same count, in order of s; the host goes on.
-    /// Throws: misuse when the counts differ; cuda_error.
+    /// Enqueues a copy to a buffer of the same count on s; does not block. Throws: misuse if the counts differ; cuda_error.
     void upload(device_buffer<T>& to, stream_ref s, place where = place::here()) const {
         check_count(to.size(), where);
         auto const target = detail::leases_for_copies::write(to, s, where);
         transfer(s, false, where,
                  [&] { rt::copy_to_device(target.span().data(), data_, bytes(), s, where); });
     }
-    /// Copies all elements of a buffer of the same count here, in order of s; the host goes on until it looks.
-    /// Throws: misuse when the counts differ; cuda_error.
+    /// Enqueues a copy from a buffer of the same count on s; blocks only at the next access. Throws: misuse if the counts differ;
+    /// cuda_error.
     void download(device_buffer<T> const& from, stream_ref s, place where = place::here()) {
         check_count(from.size(), where);
         auto const source = detail::leases_for_copies::read(from, s, where);
@@ -119,7 +118,7 @@ public:
     }
 
 private:
-    // The host is the home of this memory, so every stream's use leaves an event.
+    // Host memory has no home stream, so each use records an event.
     template <class Copy>
     void transfer(stream_ref s, bool writes, place where, Copy copy) const {
         detail::borrowing const use{uses_.of_host_memory(), s, writes, where};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Device memory as a pointer, with all that it takes to give it back.
+/// Device memory as a raw pointer with its deleter.
 #pragma once
 
 #include <cstddef>
@@ -12,48 +12,47 @@
 
 namespace cuota::inline v0 {
 
-/// Device memory for a C API: plain words, which own. Whoever has them calls give_back(owner), once, from any thread.
+/// A block of device memory for C APIs. Its holder must call give_back(owner) once, from any thread.
 struct raw_memory {
-    void* data;                               ///< device memory; null when there are no bytes
+    void* data;                               ///< device memory; null if bytes is 0
     std::size_t bytes;                        ///< size
-    void* owner;                              ///< what give_back wants
-    void (*give_back)(void* owner) noexcept;  ///< to be called once, from any thread; destroys owner
+    void* owner;                              ///< argument of give_back
+    void (*give_back)(void* owner) noexcept;  ///< deleter; destroys owner
 };
 
-/// The memory that was a device_buffer's: a raw pointer for C APIs and other libraries, and its owner.
+/// The memory of a former device_buffer as a raw pointer, for C APIs and other libraries.
 ///
-/// Nobody orders the work that uses it. On the home stream it comes after all uses of the buffer and before the
-/// release; what is done on another stream is to be told by `used_on`. Keeps the resource and the home stream.
-/// Move-only; moved-from is empty. Its end gives the memory back, in order of the home stream.
+/// Uses are not tracked: work on the home stream is ordered after all uses of the buffer and before the deallocation; declare other streams
+/// with `used_on` (PyTorch's record_stream). Keeps the resource and the home stream alive. Move-only; moved-from is empty. The destructor
+/// frees the memory in the order of the home stream.
 /// Threads: one at a time.
-/// Throws:  nothing but where it says so.
-/// Cost:    that of a pointer; `detach` takes a little heap memory.
+/// Throws:  nothing unless stated.
+/// Cost:    that of a pointer; `detach` allocates a small object on the heap.
 /// Example:
-///     auto raw = x.release();                                  // a device_buffer's
-///     library_scale(raw.get(), raw.size(), other.get());       // on a stream that the buffer knows nothing of
-///     raw.used_on(other);                                      // so the memory waits for it
+///     auto raw = x.release();                                  // x: a device_buffer
+///     library_scale(raw.get(), raw.size(), other.get());       // on another stream
+///     raw.used_on(other);                                      // orders the deallocation after it
 template <class T>
 class released_buffer {
 public:
-    /// In device memory: not for host code. Null when there are no elements.
+    /// Device pointer, not for host code; null without elements.
     [[nodiscard]] T* get() const noexcept { return static_cast<T*>(block_.at()); }
     [[nodiscard]] std::size_t size() const noexcept { return bytes() / sizeof(T); }  ///< elements
     [[nodiscard]] std::size_t bytes() const noexcept { return block_.bytes(); }      ///< size of the memory
-    /// No elements; moved from or reset.
+    /// Returns `size() == 0`: moved-from or reset.
     [[nodiscard]] bool is_empty() const noexcept { return bytes() == 0; }
-    /// Where the memory is given back.
+    /// Stream that orders the deallocation.
     [[nodiscard]] stream_ref home() const noexcept { return block_.home(); }
 
-    /// The memory is given back after what is enqueued on s by now; no host wait. Throws: cuda_error.
+    /// Orders the deallocation after the work enqueued on s so far; does not block. Throws: cuda_error.
     void used_on(stream_ref s) {
         if (!is_empty() && s != home()) detail::order_after_work_of(home(), s);
     }
 
-    /// Gives the memory back now.
+    /// Frees the memory.
     void reset() noexcept { detail::owned_block const gone{std::move(block_)}; }
 
-    /// The same as plain words, for an API that takes a pointer and a function to call at the end.
-    /// Throws: std::bad_alloc; unchanged then.
+    /// Transfers ownership to a raw_memory. Throws: std::bad_alloc; unchanged on failure.
     [[nodiscard]] raw_memory detach() && {
         auto* const owner = new detail::owned_block{std::move(block_)};
         return {owner->at(), owner->bytes(), owner,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The machinery of staging_ring: slots, their copies, and who waits for one.
+/// Implementation of staging_ring.
 #pragma once
 
 #include <atomic>
@@ -32,20 +32,19 @@ public:
                pin_failure otherwise, ring_filler filled_by);
     ~ring_state();
 
-    // The slot that has waited longest, its last copy over; nothing when the wait was stopped.
+    // Returns the slot that has been free longest, with its last copy completed; nullopt if stopped.
     [[nodiscard]] std::optional<std::uint32_t> acquire(std::stop_token stop);
 
     [[nodiscard]] std::optional<std::uint32_t> try_acquire();
 
     void put_back(std::uint32_t index) noexcept;
 
-    // Enqueues the copy of a slot, marks its end, and says which of the slot's copies it is. On a throw no copy of
-    // this slot is under way.
+    // Enqueues the slot's copy and records its event. Returns the copy's number. On failure, the slot has no pending copy.
     [[nodiscard]] std::uint64_t copy(std::uint32_t index, std::byte* to, std::size_t bytes, stream_ref s,
                                      place where);
 
-    // What to wait for until the slot's n-th copy is over; null when it is known to be. A later copy's event will do:
-    // it was recorded after the n-th was over.
+    // Event to wait for until the slot's n-th copy has completed; null if it is known to have. A later copy's event suffices: it was
+    // recorded after the n-th had completed.
     [[nodiscard]] event const* copied(std::uint32_t index, std::uint64_t n) const;
 
     [[nodiscard]] std::span<std::byte> bytes_of_slot(std::uint32_t i) const noexcept;
@@ -55,21 +54,21 @@ public:
     [[nodiscard]] bool is_pinned() const noexcept { return is_pinned_; }
 
 private:
-    // An event belongs to one device, so all slots are copied by streams of the device that the first copy went to.
+    // An event belongs to one device, so all copies are on streams of the first copy's device.
     void check_device(stream_ref s, place where);
 
-    // A budget that refuses is not the driver: nothing is taken past it.
+    // Falls back to pageable memory if the driver refuses, never if a budget does.
     void take_memory(label const& who, pin_failure otherwise);
 
     struct slot {
         std::optional<event> copied;
         std::uint64_t copies = 0;  // enqueued so far
-        std::uint64_t over = 0;    // known to be over; under the lock
+        std::uint64_t over = 0;    // known to have completed; under the lock
     };
 
     void take(std::vector<std::uint32_t>::iterator which) noexcept;
 
-    // Outside the lock: the wait of one slot holds up nobody else.
+    // Waits for the slot's last copy outside the lock, without blocking other threads.
     [[nodiscard]] std::uint32_t settled(std::uint32_t index);
 
     std::size_t const slot_bytes_;
@@ -78,12 +77,12 @@ private:
     std::size_t bytes_ = 0;
     std::byte* at_ = nullptr;
     bool is_pinned_ = true;
-    std::atomic<int> device_ = -1;  // that the first copy went to; -1: there was none
+    std::atomic<int> device_ = -1;  // of the first copy; -1 before it
     dynamic_array<slot> slots_;
     mutable object_lock guard_;
     std::condition_variable_any returned_;
-    std::vector<std::uint32_t> free_;        // longest waiting first; room for all
-    std::atomic<std::size_t> free_now_ = 0;  // as many; for who waits without the lock
+    std::vector<std::uint32_t> free_;        // longest free first; capacity for all
+    std::atomic<std::size_t> free_now_ = 0;  // free_.size() for reads without the lock
 };
 
 }  // namespace cuota::inline v0::detail
@@ -159,7 +158,7 @@ CUOTA_INLINE void ring_state::put_back(std::uint32_t index) noexcept {
     if (is_of_parent()) return;
     {
         region_lock const lock{guard_};
-        free_.push_back(index);  // reserved for all of them
+        free_.push_back(index);  // capacity is reserved
         free_now_.store(free_.size(), std::memory_order_relaxed);
     }
     returned_.notify_one();

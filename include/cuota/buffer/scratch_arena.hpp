@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory that the threads of a kernel take piece by piece, and give back all at once: what malloc in kernels is not.
+/// Bump allocator for kernels, an alternative to malloc in kernels.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
 
-// The bytes that kernels asked for of each part: of the present one, then the most of those before.
+// Requested bytes per part: first half for the present kernel, second half the maxima of earlier ones.
 struct begin_scratch_anew {
     device_span<kernel_count> asked;
     CUOTA_KERNEL void operator()(std::size_t i) const {
@@ -28,19 +28,19 @@ struct begin_scratch_anew {
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// What kernels get of a scratch_arena. A value; owns nothing.
-/// Threads: any of a kernel. Throws: in checked builds misuse for a part that is not there, as device_span says it.
+/// Handle through which kernels allocate from a scratch_arena; does not own.
+/// Threads: any in a kernel. Throws: in checked builds misuse for an invalid part, as device_span.
 class device_scratch {
 public:
-    /// Pieces begin at multiples of it. Bytes.
+    /// Alignment and size unit of pieces, bytes.
     static constexpr std::size_t granule = 16;
 
-    /// Made by a scratch_lease. `asked`: bytes, one count a part.
+    /// For scratch_lease. `asked`: requested bytes per part.
     device_scratch(device_span<std::byte> all, std::size_t part_bytes,
                    device_span<detail::kernel_count> asked) noexcept;
 
-    /// Memory for count Ts of whatever it held before, of that part, until the kernel is over; empty when the part has no
-    /// more, which is counted. Any thread may use it. An atomic addition.
+    /// Allocates `count` uninitialized Ts from a part, for all threads until the kernel has finished. Returns an empty span if the part is
+    /// full; the request is counted anyway. Cost: one atomic addition.
     template <class T>
     [[nodiscard]] CUOTA_KERNEL device_span<T> take(std::size_t count, std::size_t part = 0) const {
         static_assert(alignof(T) <= granule, "pieces are aligned to 16 bytes");
@@ -61,38 +61,38 @@ public:
 private:
     device_span<std::byte> all_;
     std::size_t part_bytes_;
-    device_span<detail::kernel_count> asked_;  // of each part, bytes
+    device_span<detail::kernel_count> asked_;  // requested bytes per part
 };
 
-/// Scratch memory for kernels, in one part for a whole grid or in parts of one size, such as one for each block.
+/// Scratch memory for kernels: one part for a whole grid, or equal parts, such as one per block.
 ///
-/// A kernel takes pieces and gives none back: the arena is empty again when it is opened for the next. So a kernel cannot
-/// leak, fragment, or wait for a heap. Who finds a part full gets an empty span, and writes nothing; `check` throws then,
-/// with the bytes that would have been enough, for any order of the threads.
+/// Kernels allocate pieces and do not free them; `open` empties the arena for the next kernel. So kernels cannot leak, fragment, or wait
+/// for a heap. A request that exceeds its part returns an empty span, and `check` then throws with the bytes that suffice for any order of
+/// the threads.
 ///
-/// Move-only; moved-from has no parts, and any other use is misuse. Units: bytes; each piece is rounded up to 16.
+/// Move-only; a moved-from arena has no parts, and any other use is misuse. Units: bytes; a piece is rounded up to 16.
 /// Threads: as device_buffer.
-/// Throws:  as device_buffer; misuse for no parts. Operations that throw change nothing.
-/// Order:   a kernel that opened it on another stream than the last one comes after that, as leases that write do.
-/// Cost:    memory of all parts and 16 bytes of counts for each, taken once; `open` is two leases and a small kernel, a
-///          piece one atomic addition; `needed` and `check` wait for the stream.
+/// Throws:  as device_buffer; misuse for 0 parts. Operations that throw have no effect.
+/// Order:   kernels that open the arena on different streams are ordered, as by write leases.
+/// Cost:    memory of all parts and 16 bytes of counts each, allocated once; `open` is two leases and a small kernel, a piece one atomic
+///          addition; `needed` and `check` wait for the stream.
 /// Example:
 ///     cuota::scratch_arena scratch{64_KiB, blocks, stream, pool, "bins"};
 ///     count_kernel<<<blocks, 256, 0, stream.get()>>>(keys.read(stream), scratch.open(stream));
-///     scratch.check(stream);  // kernel_overflow, with the bytes that would do
+///     scratch.check(stream);  // throws kernel_overflow with the sufficient bytes
 class scratch_arena {
 public:
-    /// part_bytes: of each part; rounded up to 256.
+    /// `part_bytes` is per part, rounded up to 256.
     scratch_arena(std::size_t part_bytes, std::size_t parts, stream_ref home, resource_ref const& memory,
                   tag name = {}, place where = place::here());
-    /// One part, for a whole grid. Bytes, rounded up to 256.
+    /// Allocates one part for a whole grid; `bytes` is rounded up to 256.
     scratch_arena(std::size_t bytes, stream_ref home, resource_ref const& memory, tag name = {},
                   place where = place::here());
 
-    /// Borrowed for one kernel. Converts to device_scratch, and is best left a temporary in the launch.
+    /// Write access for one kernel. Converts to device_scratch; preferably a temporary in the launch.
     class scratch_lease {
     public:
-        /// For the kernel; valid as long as the lease.
+        /// Kernel argument, valid as long as the lease.
         operator device_scratch() const;
 
     private:
@@ -103,23 +103,22 @@ public:
         std::size_t part_bytes_;
     };
 
-    /// For the kernel that s is given next. All of the arena is free for it: what earlier kernels had of it is gone.
-    /// Throws: misuse, cuda_error.
+    /// Borrows the arena for the next kernel on s and empties it: earlier pieces become invalid. Throws: misuse, cuda_error.
     [[nodiscard]] scratch_lease open(stream_ref s, place where = place::here()) {
         check_not_moved_from(where);
         return {*this, s, where};
     }
 
-    /// The bytes that a part would have needed for the kernels of s so far, and for those of other streams before; the most
-    /// of all parts and kernels. Waits for s. Throws: misuse, cuda_error.
+    /// Returns the most bytes that a kernel requested of a part, over the kernels on s so far and earlier ones on other streams. Waits for
+    /// s. Throws: misuse, cuda_error.
     [[nodiscard]] std::size_t needed(stream_ref s, place where = place::here()) const;
-    /// Throws: kernel_overflow, with bytes of a part, when a kernel found one full; as needed.
+    /// Throws kernel_overflow, in bytes of a part, if a kernel exceeded one. Throws: also as `needed`.
     void check(stream_ref s, place where = place::here()) const;
 
-    /// Bytes of each part, as rounded up.
+    /// Bytes per part, after rounding.
     [[nodiscard]] std::size_t part_bytes() const noexcept { return part_bytes_; }
-    [[nodiscard]] std::size_t parts() const noexcept;  ///< at least 1; 0 when moved from
-    /// Where the memory is given back.
+    [[nodiscard]] std::size_t parts() const noexcept;  ///< at least 1; 0 if moved-from
+    /// Stream that orders the deallocation.
     [[nodiscard]] stream_ref home() const noexcept { return memory_.home(); }
 
 private:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Pinned slots that go round: filled by the host, copied to the device, filled again only when the copy is over.
+/// Ring of pinned slots for copies to the device, each reused after its copy has completed.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +22,16 @@
 
 namespace cuota::inline v0 {
 
-/// What a ring of pinned slots is made of when the driver cannot lock them.
+/// Behavior of a staging_ring if its memory cannot be page-locked.
 enum class pin_failure {
-    refuse,       ///< nothing: what the memory throws
-    use_pageable  ///< ordinary memory: each copy holds up its caller until the bytes have left the slot
+    refuse,       ///< rethrow the resource's exception
+    use_pageable  ///< use pageable memory; a copy then blocks until the bytes have left the slot
 };
 
-/// Who writes a ring's slots.
+/// Writer of a ring's slots.
 enum class ring_filler {
-    host,   ///< this program's code: memory that it can reach
-    device  ///< the device by itself, from a file for instance: its own memory will do, and copies stay on it
+    host,   ///< host code; requires host-accessible memory
+    device  ///< the device, as from a file; device memory is allowed, and copies stay on the device
 };
 
 namespace detail {
@@ -41,18 +41,18 @@ class ring_state;
 extern template class shared<detail::ring_state>;
 #endif
 
-/// A fixed number of pinned slots, taken once, that carry data to the device over and over.
+/// A fixed number of pinned slots, allocated once, for repeated copies to the device.
 ///
-/// The type is the state: `acquire` gives a fill_lease, whose bytes the host may write; `submit` consumes it,
-/// enqueues the copy and gives an in_flight, through which the bytes can no longer be reached; the slot is given out
-/// again only when that copy is over. So a slot cannot be refilled under a copy, and a copy's source cannot die.
+/// The type is the slot's state: `acquire` returns a fill_lease, whose bytes the host may write; `submit` consumes it, enqueues the copy
+/// and returns an in_flight, without access to the bytes. The slot is acquired again only after that copy has completed, so copies never
+/// read overwritten or freed bytes.
 ///
-/// Units:   bytes. The memory is slots * slot_bytes, exactly, charged when the ring is made.
-/// Order:   submit to streams of one device, the first one's: a stream of another is a misuse that names both devices.
+/// Units:   bytes. The memory is exactly slots * slot_bytes, charged on construction.
+/// Order:   submits to streams of one device, the first one's; another device's stream is misuse that names both.
 /// Threads: any.
-/// Throws:  on construction budget_exceeded, out_of_memory, misuse (no slots, or memory that who fills them cannot reach).
-/// Cost:    page-locking on construction, about 0.5 s per GiB; then for each slot a lock, a copy and an event; nothing is
-///          allocated once each slot has its event. The end waits for copies under way.
+/// Throws:  on construction budget_exceeded, out_of_memory; misuse for 0 slots or memory that their writer cannot access.
+/// Cost:    page-locking on construction, about 0.5 s per GiB; then per slot a lock, a copy and an event, without allocations once each
+///          slot has its event. Destruction waits for pending copies.
 /// Example:
 ///     cuota::staging_ring ring{2, 1_MiB, host_budget};
 ///     auto slot = ring.acquire();                                          // waits for the slot's last copy
@@ -62,22 +62,21 @@ class staging_ring {
 public:
     class in_flight;
 
-    /// A slot that belongs to the host for now. Returns to the ring unused unless it is submitted. Move-only.
+    /// A slot that the host may write. Move-only. The destructor returns it to the ring unless submitted.
     class fill_lease {
     public:
-        /// The other one has no slot then.
+        /// Moves the slot; `other` has none afterwards.
         fill_lease(fill_lease&& other) noexcept : ring_{std::move(other.ring_)}, slot_{other.slot_} {}
-        /// Returns its own slot first.
+        /// Returns its own slot, then moves.
         fill_lease& operator=(fill_lease&& other) noexcept;
         ~fill_lease();
 
-        /// The slot's bytes, to be written: by the host, unless the ring was made for ring_filler::device. Empty once it was
-        /// submitted or moved from.
+        /// Bytes of the slot, to be written by the host or, with ring_filler::device, the device. Empty if submitted or moved-from.
         [[nodiscard]] std::span<std::byte> bytes() const noexcept;
 
-        /// Copies the first `bytes` bytes to the device, in order of s. The host goes on.
-        /// Throws: misuse when the bytes do not fit the slot or the target, and for a stream of another device; cuda_error. The slot is
-        /// free again after a throw.
+        /// Copies the first `bytes` bytes to the device, in the order of s, without blocking.
+        /// Throws: misuse if they exceed the slot or the target, or for another device's stream; cuda_error. After a throw, the slot is
+        /// free again.
         [[nodiscard]] in_flight submit(stream_ref s, device_span<std::byte> to, std::size_t bytes,
                                        place where = place::here()) &&;
 
@@ -89,19 +88,19 @@ public:
         std::uint32_t slot_;
     };
 
-    /// A copy under way. Says when it is over; does not need to be kept. Copies are free.
+    /// Completion handle of a submitted copy; need not be kept. Copies are cheap.
     class in_flight {
     public:
-        /// The same copy; its move is a copy, so one that was moved from is still valid.
+        /// Refers to the same copy. A move copies, so a moved-from handle stays valid.
         in_flight(in_flight const&) noexcept = default;
-        in_flight& operator=(in_flight const&) noexcept = default;  ///< the same copy as other
+        in_flight& operator=(in_flight const&) noexcept = default;  ///< refers to the same copy
         ~in_flight() = default;
 
-        /// Work enqueued on s later starts after this copy. Throws: cuda_error.
+        /// Makes s wait for the copy: work enqueued on s from now on starts after it. Throws: cuda_error.
         void order_before(stream_ref s) const;
-        /// Whether the copy is over; no wait. Throws: cuda_error, also of the copy.
+        /// Returns whether the copy has completed, without waiting. Throws: cuda_error, also for the copy.
         [[nodiscard]] bool is_done() const;
-        /// Waits on the host until it is. Throws: cuda_error, also of the copy.
+        /// Blocks until the copy has completed. Throws: cuda_error, also for the copy.
         void synchronize() const;
 
     private:
@@ -113,33 +112,33 @@ public:
         std::uint64_t copy_;
     };
 
-    /// `slots` slots of `slot_bytes` bytes each, taken in one piece from memory that the host can reach.
+    /// Allocates all slots in one block of host-accessible memory.
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory = any_pinned_memory(),
                  tag name = {}, place where = place::here());
-    /// With a label of the caller's, for messages in the caller's units; and with ordinary memory, if that is asked for,
-    /// where the memory has not enough: what it threw is reported then. What a budget refuses is refused in any case.
+    /// Same, with a label, for messages in the caller's units. With pin_failure::use_pageable, out_of_memory from `memory` is reported to
+    /// the error sink and pageable memory is used; a refusal by a budget is always rethrown.
     staging_ring(std::size_t slots, std::size_t slot_bytes, any_resource memory, label const& who,
                  pin_failure otherwise = pin_failure::refuse, ring_filler filled_by = ring_filler::host);
-    /// Charged to a budget for host memory.
+    /// Same, from pinned memory charged to a budget for host memory.
     staging_ring(std::size_t slots, std::size_t slot_bytes, budget const& account, tag name = {},
                  place where = place::here());
-    /// The same ring; its move is a copy, so a handle that was moved from is still valid.
+    /// Refers to the same ring. A move copies, so a moved-from handle stays valid.
     staging_ring(staging_ring const&) noexcept = default;
-    staging_ring& operator=(staging_ring const&) noexcept = default;  ///< the same ring as other
+    staging_ring& operator=(staging_ring const&) noexcept = default;  ///< refers to the same ring
     ~staging_ring() = default;
 
-    /// A slot to fill; waits on the host until one is free and its last copy is over, asleep (host_wait::blocking). With every slot leased to the
-    /// caller itself this waits for ever: `try_acquire` does not. Throws: cuda_error, also of the copy.
+    /// Returns a slot to fill. Blocks until one is free and its last copy has completed; the wait sleeps (host_wait::blocking). Deadlocks
+    /// if the caller holds all slots; `try_acquire` does not. Throws: cuda_error, also for the copy.
     [[nodiscard]] fill_lease acquire();
-    /// As acquire; nothing when stop was requested first.
+    /// Same; nullopt if stop is requested first.
     [[nodiscard]] std::optional<fill_lease> acquire(stop_signal stop);
-    /// A slot that is free at this moment, or nothing. Throws: cuda_error.
+    /// Returns a slot that is free now, or nullopt. Throws: cuda_error.
     [[nodiscard]] std::optional<fill_lease> try_acquire();
 
-    [[nodiscard]] std::size_t slots() const noexcept;       ///< count
-    [[nodiscard]] std::size_t slot_bytes() const noexcept;  ///< of each
+    [[nodiscard]] std::size_t slots() const noexcept;       ///< number of slots
+    [[nodiscard]] std::size_t slot_bytes() const noexcept;  ///< per slot
     [[nodiscard]] std::size_t bytes() const noexcept;       ///< slots * slot_bytes
-    /// False when the slots are ordinary memory (pin_failure::use_pageable).
+    /// False if pageable (pin_failure::use_pageable).
     [[nodiscard]] bool is_pinned() const noexcept;
 
 private:
@@ -229,7 +228,8 @@ CUOTA_INLINE bool staging_ring::is_pinned() const noexcept { return state_->is_p
 
 CUOTA_INLINE staging_ring::in_flight staging_ring::fill_lease::submit(stream_ref s, device_span<std::byte> to,
                                                                       std::size_t bytes, place where) && {
-    fill_lease const mine = std::move(*this);  // back in the ring at the end, behind its copy or without one
+    // Returns the slot to the ring when destroyed, with or without a pending copy.
+    fill_lease const mine = std::move(*this);
     if (!mine.ring_)
         detail::throw_misuse(where, "a fill_lease was submitted after it was submitted or moved from");
     if (bytes > mine.bytes().size() || bytes > to.size())

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Who uses a buffer on which streams, and what must be over before another may.
+/// Tracks the uses of a buffer per stream and enqueues the waits between them.
 #pragma once
 
 #include <atomic>
@@ -28,47 +28,47 @@
 
 namespace cuota::inline v0::detail {
 
-/// The uses of one buffer: on its home stream, whose own order is enough between them, and on others, which leave an event
-/// when they end. Host memory has no home.
+/// The uses of one buffer: on its home stream, which orders them, and on other streams, which record an event when they end. Host memory
+/// has no home.
 ///
-/// What counts is the last write, and the reads since: who reads waits for that write, who writes for those reads too, and
-/// nobody for what it has waited for before, by itself or through another. An event of the home stream is recorded only
-/// when another waits for it; where the home is the default stream of one thread, at the end of each use, by that thread.
-/// One thread, the one that used the buffer first, enters its uses at home without the lock, a few at a time. Another's go by
-/// the lock, until it writes while nothing is open at home.
-/// Threads: any; but a thread that writes, or ends the buffer, does so while no other thread begins a use. To end a buffer while another
-/// thread ends a lease on it is misuse, which is reported; then neither thread may see that it is the last, and this object, about 400 bytes
-/// of host memory, stays allocated.
+/// A read waits for the last write, a write also for the reads since; no stream waits again for work that it has waited for, directly or
+/// through another. An event of the home stream is recorded only when another stream waits for it; if the home is one thread's default
+/// stream, that thread records it at the end of each use. The thread that used the buffer first starts its uses at home without the lock, a
+/// few at a time. Another thread uses the lock until it writes while no use is open at home.
+/// Threads: any; but a thread that writes, or destroys the buffer, does so while no other starts a use. Destroying a buffer while another
+/// thread ends a lease is misuse, which is reported; neither thread may then detect that it is the last, and this object, about 400 bytes
+/// of host memory, is leaked.
 class stream_uses {
 public:
-    /// Begins with a write by the home stream. Waits on the host for the home stream when that is the default stream of another thread.
-    /// Throws: cuda_error for a native stream that has no id.
+    /// Starts with a write by the home stream; if that is another thread's default stream, waits for it on the host. Throws: cuda_error for
+    /// a native stream without an id.
     explicit stream_uses(stream_ref home);
     stream_uses() noexcept : home_{cudaStream_t{}} {}
-    /// Of what happens in a capture: no stream has done anything yet.
+    /// Uses in a capture: no stream has earlier ones.
     struct in_capture {};
     explicit stream_uses(in_capture) noexcept : stream_uses{} { is_for_capture_ = true; }
     stream_uses(stream_uses const&) = delete;
     stream_uses& operator=(stream_uses const&) = delete;
     ~stream_uses();
 
-    /// Begins a use on s: puts in the waits that it needs. Returns what `end` wants back. Throws: misuse when a use on another
-    /// stream is still going on and one of the two writes; cuda_error, std::bad_alloc. Nothing is borrowed then.
+    /// Starts a use on s and enqueues the waits it needs. Returns the number for `end`.
+    /// Throws: misuse if a use on another stream is open and one of the two writes; cuda_error, std::bad_alloc. On failure, no use has
+    /// started.
     [[nodiscard]] std::uint64_t begin(stream_ref s, bool writes, place where);
-    /// What its stream did by now counts. Of a buffer that has ended, the last one deletes this.
+    /// Ends a use: later uses are ordered after the work on its stream so far. After the buffer's destruction, the last call deletes this.
     void end(std::uint64_t number, bool writes) noexcept;
 
-    /// The same in parts, for who wants no number. Whether a use on s needs nothing, and is the only one of its kind:
+    /// Same in parts, without a number. Returns whether a use on s needs no wait and the first slot is available.
     [[nodiscard]] bool may_begin_first(stream_ref s, bool writes) const noexcept;
-    /// Begins it then.
+    /// Starts it.
     void begin_first(bool writes, place where) noexcept { slots_.begin_first(writes, where); }
-    /// As `end`.
+    /// Ends it; same as `end`.
     void end_first(bool writes) noexcept;
 
-    /// Throws misuse when a use is open: `done`, as "resized", is for a buffer that nobody borrows, or nobody to write.
+    /// Throws misuse if a use (or, with to_write, a write) is open; `done` is the attempted operation, as "resized".
     void refuse_while_borrowed(char const* done, place where, bool to_write = false);
 
-    /// The buffer ends: what its home stream does next comes after all uses. What is open is misuse, and waited for. Where the
+    /// Destroys the buffer's uses: later work on the home stream is ordered after them. Open uses are misuse and are waited for. If the
     /// home stream is captured, the host waits.
     [[gnu::noinline]] void end_at_home() noexcept {
         if (guard_.is_of_parent()) [[unlikely]]
@@ -89,30 +89,29 @@ public:
                 if (!is_after) rt::drain(last);
             });
     }
-    /// As end_at_home, of host memory: waits for all uses.
+    /// Same for host memory: waits for all uses.
     void end_on_host() noexcept;
 
-    /// What happened in a capture, kept as that of a buffer of its own, is over with it; deletes this, at once or with the last
-    /// use that is open.
+    /// Ends uses in a capture, which are tracked apart from the buffer's own; deletes this now or with the last open use.
     void end_in_capture() noexcept;
 
-    // --- for graphs, which keep it, and ask whether the buffer is there at each launch ---
+    // --- for graphs, which keep this object and check at each launch whether the buffer exists ---
 
     void keep() noexcept;
-    /// Of a buffer that has ended, the last one deletes this.
+    /// After the buffer's destruction, the last call deletes this.
     void drop() noexcept;
     [[nodiscard]] bool has_ended() const noexcept { return has_ended_.load(std::memory_order_acquire); }
-    /// By the number of the capture of its home stream in which it has ended; then its memory is the graph's. 0: in none.
+    /// Number of the capture of the home stream in which the buffer was destroyed, so that the graph owns its memory; 0 if none.
     [[nodiscard]] std::uint64_t ended_in() const noexcept { return ended_in_; }
 
-    /// Waits on the host for what streams wrote and, unless asked for that only, read. For host memory. Throws: cuda_error.
+    /// For host memory: waits on the host for all writes and, unless for_writers_only, reads. Throws: cuda_error.
     void wait_on_host(bool for_writers_only);
 
 private:
-    // Work of a foreign capture runs at launches that the library does not know.
+    // Skips work of foreign captures: it runs at launches unknown to the library.
     static void wait_on_host_for(event const& e);
 
-    static constexpr std::size_t at_home = 0;  // of host memory, nobody's
+    static constexpr std::size_t at_home = 0;  // index of the home stream; unused for host memory
     static constexpr std::size_t nobody = ~std::size_t{0};
 
     class use_mark final : public event {
@@ -120,14 +119,14 @@ private:
         using event::event;
         using event::record_in;
     };
-    // A stream, by its id: it may be gone. Its event stands for its last use.
+    // A stream by its id, since it may be destroyed; `last` is the event after its last use.
     struct user {
         std::uint64_t id = ~std::uint64_t{0};
         std::optional<use_mark> last{};
-        std::uint64_t seen = 0;  // of writes, the last that its work comes after
+        std::uint64_t seen = 0;  // last write that its work is ordered after
         bool reads = false;      // since the last write
     };
-    // The home stream has its place: most buffers are used by no other.
+    // The home stream is stored inline: most buffers have no other.
     class user_list {
     public:
         [[nodiscard]] std::size_t size() const noexcept { return 1 + others_.size(); }
@@ -149,7 +148,7 @@ private:
 
     // --- without the lock ---
 
-    // True when all uses were begun by one thread at home, and have ended: then nobody else has this by now.
+    // True if one thread made all uses at home and they have ended, so that no other thread has access.
     [[nodiscard]] bool never_locked() const noexcept;
     [[gnu::noinline]] void end_among_others(std::uint64_t number, bool writes) noexcept {
         if (number <= home_slots::count && !has_ended_.load(std::memory_order_relaxed))
@@ -166,37 +165,36 @@ private:
 
     void end_in_order(std::uint64_t number, bool writes) noexcept;
 
-    // --- all that follows under the lock ---
+    // --- all that follows: under the lock ---
 
     [[nodiscard]] bool is_borrowed() const noexcept { return !uses_.empty() || !slots_.are_free(); }
     [[nodiscard]] bool is_unused() const noexcept { return keepers_ == 0 && !is_borrowed(); }
 
-    // What was done at home without the lock.
+    // Accounts for uses that ended in slots_.
     void see_home() noexcept;
-    // Records an event on the home stream. Returns false, and records none that counts, when the home stream is captured: its earlier work
-    // has completed.
+    // Records an event on the home stream. Returns false if it is captured: its earlier work has completed, and the event is not valid.
     [[nodiscard]] bool mark_home(std::uint64_t foreign);
     void leave_at_home(bool written) noexcept;
-    // Its stream's work so far. Returns what went wrong: then that work is over, and nothing to wait for.
+    // Records the work of the use's stream. On failure, waits for that work instead and returns the exception.
     [[nodiscard]] std::exception_ptr leave_or_drain(open_use const& use) noexcept;
     void leave(open_use const& use);
-    // Its stream is captured by now, so all that it did is over.
+    // The use's stream is captured now: its earlier work has completed.
     void leave_for_capture(open_use const& use) noexcept;
-    // A write is over that came after all there was.
+    // Records a write that is ordered after all earlier uses.
     void set_written(std::size_t by) noexcept;
 
-    // One that has not seen the last write, and has left nothing since, may become another.
+    // Returns the index of a stream. Reuses a closed entry that has no reads since the last write and is not ordered after it.
     [[nodiscard]] std::size_t find(std::uint64_t id);
     [[nodiscard]] bool is_open(std::size_t u) const noexcept;
 
     void throw_on_conflict(std::size_t me, bool writes, place where) const;
     [[noreturn]] static void refuse(bool writes, place where, bool other_writes, place since);
 
-    // Reads first: who has waited for one has waited for the write before it. Throws: cuda_error; what was waited for counts.
+    // Makes s wait for reads first, which implies the write before them. Throws: cuda_error; enqueued waits stay recorded.
     void order(stream_ref s, std::size_t me, bool writes);
     void wait_for(std::size_t of, stream_ref s);
 
-    // Who may begin a use at home without the lock.
+    // Publishes which uses the owner may start at home without the lock.
     void publish() noexcept;
 
     template <class Join>
@@ -227,7 +225,7 @@ private:
                 [&] { throw_misuse(borrowed_at, "a buffer ended while it is still borrowed"); });
     }
 
-    stream_ref const home_;  // the buffer has a share of it
+    stream_ref const home_;  // kept alive by the buffer
     void const* const state_ = process_state();
 
     home_slots slots_;
@@ -235,14 +233,14 @@ private:
 
     object_lock guard_;
     user_list users_;
-    dynamic_array<open_use> uses_;  // that are open and in no slot
+    dynamic_array<open_use> uses_;  // open uses outside of slots_
     std::uint64_t last_number_ = home_slots::count;
-    std::uint64_t version_ = 0;  // writes so far
+    std::uint64_t version_ = 0;  // number of writes so far
     std::size_t writer_ = nobody;
     bool is_home_marked_ = false;
     bool is_for_capture_ = false;
-    std::size_t keepers_ = 0;     // graphs
-    std::uint64_t ended_in_ = 0;  // which capture
+    std::size_t keepers_ = 0;     // number of graphs
+    std::uint64_t ended_in_ = 0;  // number of the capture
     std::atomic<bool> has_ended_ = false;
 };
 
@@ -258,9 +256,9 @@ CUOTA_INLINE stream_uses::stream_uses(stream_ref home) : home_{home} {
     if (home.is_of_one_thread()) {
         was_locked_.store(true, std::memory_order_relaxed);
         if (home.is_reachable()) (void)mark_home(foreign_capture_of(home));
-        else (void)rt::drain(home);  // completes the work of its thread before the first use
+        else (void)rt::drain(home);  // completes that thread's work before the first use
     } else {
-        slots_.count_as_used();  // nothing else has been done, and the first use is as cheap as the second
+        slots_.count_as_used();  // no other use exists, and the first becomes as cheap as the second
         if (home.is_owned()) slots_.belong_to(this_thread());
     }
     publish();
@@ -357,7 +355,7 @@ CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes
     region_lock const lock{guard_};
     std::size_t const me = find(id);
     throw_on_conflict(me, writes, where);
-    see_home();  // of what is not open any more nothing is missed
+    see_home();  // after the check, to include each use that it found ended
     uses_.reserve(uses_.size() + 1);
     order(s, me, writes);
     if (me == at_home && writes && home_.is_owned() && !slots_.open()) slots_.belong_to(this_thread());
@@ -371,7 +369,7 @@ CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes
 
 CUOTA_INLINE void stream_uses::end_in_order(std::uint64_t number, bool writes) noexcept {
     if (guard_.is_of_parent()) return;
-    was_locked_.store(true, std::memory_order_relaxed);  // before it ends
+    was_locked_.store(true, std::memory_order_relaxed);  // before the use ends, for never_locked
     std::exception_ptr unmarked;
     bool is_last = false;
     {
@@ -423,7 +421,7 @@ CUOTA_INLINE void stream_uses::leave(open_use const& use) {
     }
     user& u = users_[use.user];
     std::uint64_t const foreign = is_for_capture_ ? 0 : foreign_capture_of(use.stream);
-    // The event will stand for work of a graph, and not for an earlier use any more.
+    // From now on the event represents work of a graph and no longer the earlier use.
     if (foreign != 0 && u.last && foreign_capture_of(*u.last) == 0 && (u.reads || writer_ == use.user))
         u.last->synchronize();
     auto const record = [&] {
@@ -491,27 +489,27 @@ CUOTA_INLINE void stream_uses::order(stream_ref s, std::size_t me, bool writes) 
     users_[me].seen = version_;
     if (writes)
         for (std::size_t i = at_home; i != users_.size(); ++i)
-            users_[i].reads = false;  // who comes next waits for this write
+            users_[i].reads = false;  // later uses wait for this write instead
 }
 
 CUOTA_INLINE void stream_uses::wait_for(std::size_t of, stream_ref s) {
     std::optional<use_mark>& last = users_[of].last;
     if (of == at_home && home_.is_of_one_thread()) {
         if (!is_home_marked_)
-            return;  // it was captured when it was last used: its earlier work has completed
+            return;  // it was being captured at its last use: its earlier work has completed
     } else if (of == at_home && (!is_home_marked_ || foreign_capture_of(*last) != 0)) {
         std::uint64_t const foreign = foreign_capture_of(home_);
         if (foreign != 0 && foreign != foreign_capture_of(s))
             throw_misuse("a buffer was to be used on a stream that would have to wait for the buffer's "
                          "home stream, which others capture: end the capture before");
-        if (!mark_home(foreign)) return;  // it is captured: its earlier work has completed
+        if (!mark_home(foreign)) return;  // it is being captured: its earlier work has completed
     }
     order_after(s, *last);
 }
 
 CUOTA_INLINE bool stream_uses::mark_home(std::uint64_t foreign) {
     std::optional<use_mark>& last = users_[at_home].last;
-    // The event will stand for work of a graph, and not for earlier work any more.
+    // From now on the event represents work of a graph and no longer earlier work.
     if (foreign != 0 && is_home_marked_ && foreign_capture_of(*last) == 0 && home_.is_of_one_thread())
         last->synchronize();
     return is_home_marked_ = mark_outside_capture(home_, [&] {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a view of device memory knows of itself in checked builds, and who hears of its misuse.
+/// Origin of a view of device memory, and the reporting of invalid accesses.
 #pragma once
 
 #include <type_traits>
@@ -14,17 +14,17 @@
 
 namespace cuota::inline v0::detail::inline CUOTA_VIEWS {
 
-/// The name of the buffer that a view shows, and the place where it was leased; nothing in unchecked builds.
-/// A value for kernels, which look at none of it. Views have it as a member in checked builds only: nvcc 13.0 gives an empty member
-/// that is [[no_unique_address]] room in device code and none in host code, so that a kernel would read its arguments elsewhere.
+/// Buffer name and lease call site of a view; empty in unchecked builds. Passed to kernels, which do not read it. Views have it as a member
+/// in checked builds only: nvcc 13.0 gives an empty [[no_unique_address]] member storage in device code and none in host code, so kernels
+/// would read their arguments at wrong offsets.
 class view_origin {
 public:
-    /// Of a view in a kernel, or of nothing.
+    /// Constructs an empty origin, also in kernels.
     CUOTA_HOST_DEVICE constexpr view_origin() noexcept {}
 
     [[nodiscard]] static view_origin of_lease([[maybe_unused]] tag name,
                                               [[maybe_unused]] place where) noexcept;
-    /// Of a view that was made from a pointer: nameless.
+    /// Origin of a view made from a pointer: without a name.
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr view_origin by_hand() noexcept {
 #if CUOTA_CHECKED && !defined(__CUDA_ARCH__)
         if (!std::is_constant_evaluated()) return of_lease({}, {});
@@ -32,8 +32,8 @@ public:
         return {};
     }
 
-    /// A view of T does not have what was asked of it: a misuse for host code and on the simulator, the end of the kernel
-    /// on a GPU.
+    /// Reports an invalid access through a view of T: throws misuse in host code and on the simulator, stops the kernel on a GPU (checked
+    /// builds).
     template <class T>
     CUOTA_HOST_DEVICE void refuse(out_of_bounds const& what) const {
         constexpr char const* unit = unit_name<T>();
@@ -44,7 +44,7 @@ public:
 #endif
     }
 
-    /// Throws: misuse when host code asks for an element. What `view` is, is said.
+    /// Throws misuse if host code accesses an element of `view` (a type name for the message).
     CUOTA_HOST_DEVICE void expect_kernel([[maybe_unused]] char const* view) const {
 #if !defined(__CUDA_ARCH__)
         if (is_simulated() && cuota_simulator_in_kernel() != 0) [[likely]]
@@ -64,7 +64,7 @@ private:
 #endif
 };
 
-/// Whether a range of `count` from `first` on is inside one of `size`.
+/// Returns whether [first, first + count) is within [0, size).
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr bool is_within(std::size_t first, std::size_t count,
                                                          std::size_t size) noexcept {
     return first <= size && count <= size - first;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// CUB's device-wide algorithms, and all that are called as they are, with scratch memory of a resource in order of a
-/// stream. Not in all.hpp, as all of interop; it needs no header of CUB's.
+/// Runs CUB's device-wide algorithms, and other two-phase calls, with scratch memory from a resource in the order of a stream. Not in
+/// all.hpp, like all of interop; includes no CUB header.
 #pragma once
 
 #include <algorithm>
@@ -19,18 +19,17 @@
 
 namespace cuota::inline v0 {
 
-/// A call in two phases, as CUB's are: with null for scratch it says how many bytes it wants and does nothing else; with
-/// scratch it enqueues its work.
+/// A two-phase call, as CUB's: with null scratch it returns the required bytes and does nothing else; with scratch it enqueues its work.
 template <class Call>
 concept two_phase_call = requires(Call& call, void* scratch, std::size_t& bytes) {
     { call(scratch, bytes) } -> std::same_as<cudaError_t>;
 };
 
-/// The scratch that run_cub takes for this call, for a plan: `plan.add<std::byte>("cub", cub_bytes(s, call))`.
+/// Returns the scratch that run_cub allocates for this call, for a plan: `plan.add<std::byte>("cub", cub_bytes(s, call))`.
 ///
-/// Units:   bytes, as the call wants them; at least one, since with null a call would only say its size again.
-/// Order:   on the host. The size is for the device of s.
-/// Throws:  cuda_error for what the call returned; what it throws.
+/// Units:  bytes, as the call requires; at least 1, because null scratch would request the size again.
+/// Order:  runs on the host. The size is for the device of s.
+/// Throws: cuda_error if the call returns an error; anything that the call throws.
 template <two_phase_call Call>
 [[nodiscard]] std::size_t cub_bytes(stream_ref s, Call&& call, place where = place::here()) {
     device_scope const here{s.device()};
@@ -39,19 +38,19 @@ template <two_phase_call Call>
     return std::max(bytes, std::size_t{1});
 }
 
-/// Runs a call in two phases: asks for the size of its scratch, takes that, and calls it again.
+/// Runs a two-phase call: obtains the size of its scratch, allocates that and calls again.
 ///
 ///     run_cub(stream, pool, [&](void* scratch, std::size_t& bytes) {
 ///         return cub::DeviceScan::InclusiveSum(scratch, bytes, from, to, n, stream.get());
 ///     });
 ///
-/// The call enqueues on s alone: its scratch is valid in order of s from then on, and is given back in order of s when this
-/// returns, while the work may still go on. What the call works on is the caller's: its leases on s are open during this.
+/// The call must enqueue on s only: the scratch is allocated and freed in the order of s, and is freed on return, while the work may still
+/// be running. The caller keeps its own leases on s open during the call.
 /// Order:   on s. Does not wait, unless the resource does.
 /// Threads: any, if the resource allows it.
-/// Throws:  budget_exceeded, out_of_memory for scratch: then nothing is enqueued; misuse for scratch on the host;
-///          cuda_error (place) for what the call returned; what it throws. Scratch is given back in each case.
-/// Cost:    a request and its release, and the call asked twice; CUB's sizes are computed on the host.
+/// Throws:  budget_exceeded, out_of_memory for the scratch, with nothing enqueued; misuse for scratch in host memory; cuda_error (with the
+///          call site) if the call returns an error; anything that the call throws. The scratch is always freed.
+/// Cost:    an allocation and its deallocation, and two invocations; CUB computes sizes on the host.
 template <two_phase_call Call>
 void run_cub(stream_ref s, resource_ref const& memory, Call&& call, place where = place::here()) {
     device_buffer<std::byte> scratch{cub_bytes(s, call, where), s, memory, no_init, "cub", where};

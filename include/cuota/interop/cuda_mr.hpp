@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// cuota's resources for libraries that take CCCL's (`cuda::mr`): CUB, cuda::buffer, RMM, cuDF. Not in all.hpp: it needs
-/// CCCL. The other way: cuda_mr_upstream.hpp.
+/// Adapts cuota's resources to CCCL's memory-resource concepts (`cuda::mr`), for CUB, cuda::buffer, RMM and cuDF. Not in all.hpp: requires
+/// CCCL. The reverse: cuda_mr_upstream.hpp.
 #pragma once
 
 #include <cuota/interop/cuda_mr_names.hpp>
@@ -22,7 +22,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-// What a resource says of its kind; of one that tells only when it runs, device memory until somebody says otherwise.
+// The static kind of a resource; device memory if it is known only at run time.
 template <resource R>
 [[nodiscard]] consteval memory_kind kind_or_device() {
     if constexpr (kind_is_static<R>) return R::kind();
@@ -35,91 +35,90 @@ template <resource R>
                                          : "managed memory";
 }
 
-// Refusals that stay what they are.
+// Rethrows refusals unchanged.
 struct refusals_of_cuota {
     [[noreturn]] static void raise(out_of_memory const&) { throw; }
 };
 
 }  // namespace detail
 
-/// Upstream as a resource of CCCL's, of every version from 2.8 on: its concepts for memory at once and in order of a stream
-/// are met under their old and their new names. Made by to_cuda_mr.
+/// Upstream as a CCCL resource, for every version from 2.8 on: models the synchronous and the stream-ordered concept under their old and
+/// new names. Made by to_cuda_mr.
 ///
-/// `device_accessible` always; `host_accessible`, too, for pinned and managed memory. What Upstream tells only when it runs
-/// (a pool, any_resource) is promised by Kind, and looked at once. Can be a part of a `cuda::std::execution::env`, which
-/// CCCL has from 3.1 on.
-/// A handle of eight bytes: copies are the same, and one that was moved from is as it was.
+/// Always `device_accessible`; also `host_accessible` for pinned and managed memory. If Upstream's kind is known only at run time (a pool,
+/// any_resource), Kind states it and the constructor checks it. Usable in a `cuda::std::execution::env`, which CCCL has from 3.1 on. A
+/// handle of 8 bytes: copies refer to the same resource, and a move copies.
 ///
-/// Order:   that of Upstream, in the stream of each call. That is a native handle, and must outlive what is to be released
-///          on it: a `cuda::buffer` must end before its stream, as CCCL has it, too.
+/// Order:   that of Upstream, on the stream of each call. The stream is a native handle and must outlive the deallocations on it: destroy a
+///          `cuda::buffer` before its stream, as CCCL also requires.
 /// Threads: as Upstream.
-/// Throws:  what Upstream throws, as it is: budget_exceeded, out_of_memory; misuse for an alignment that it cannot honour.
-///          CUB tells its callers no more than cudaErrorMemoryAllocation of these: `budget::last_refusal` has the rest.
-/// Units:   bytes. Cost: that of Upstream.
+/// Throws:  Upstream's exceptions unchanged: budget_exceeded, out_of_memory; misuse for an unsupported alignment. CUB reports only
+///          cudaErrorMemoryAllocation to its callers: `budget::last_refusal` has the details.
+/// Units:   bytes.
+/// Cost:    that of Upstream.
 /// Example: see to_cuda_mr; tests/interop/cuda_mr.cpp
 template <resource Upstream, memory_kind Kind = detail::kind_or_device<Upstream>(),
           class Refusals = detail::refusals_of_cuota>
 class cuda_mr {
 public:
-    /// The name and the place stand for all that is taken through it: in refusals, and among those that hold a budget.
-    /// Throws: misuse when the memory is not of the kind that was said; std::bad_alloc.
+    /// The name and call site apply to all allocations through this object, in refusals and in the holders of a budget. Throws: misuse if
+    /// the memory is not of kind Kind; std::bad_alloc.
     explicit cuda_mr(Upstream memory, tag name = {}, place where = place::here())
         : state_{shared<state>::make(std::move(memory), label{name, where})} {
         if (memory_kind const found = state_->memory.kind(); found != Kind)
             detail::throw_misuse(where, "a cuda_mr was said to be of {}, and its resource is of {}",
                                  {detail::kind_name(Kind), detail::kind_name(found)});
     }
-    /// Shares the state.
-    cuda_mr(cuda_mr const&) noexcept =
-        default;  // and no moves: a container that was moved from may be used again
-    cuda_mr& operator=(cuda_mr const&) noexcept = default;  ///< shares the state of the other
+    /// Refers to the same state.
+    cuda_mr(cuda_mr const&) noexcept = default;  // no moves: a moved-from container may be used again
+    cuda_mr& operator=(cuda_mr const&) noexcept = default;  ///< refers to the state of the other
     ~cuda_mr() = default;
 
-    // By the names of CCCL 3.1 and later.
-    /// In order of s. Throws: see above.
+    // Names of CCCL 3.1 and later.
+    /// Allocates in the order of s.
     [[nodiscard]] void* allocate(::cuda::stream_ref s, std::size_t bytes,
                                  std::size_t alignment = default_alignment) const {
         return taken([&] {
             return allocate_labelled(state_->memory, stream_ref{s.get()}, bytes, alignment, state_->who);
         });
     }
-    /// In order of s, which is alive; as it was taken.
+    /// Deallocates in the order of s, which must exist, with the arguments of the allocation.
     void deallocate(::cuda::stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) const noexcept {
         state_->memory.deallocate(stream_ref{s.get()}, p, bytes, alignment);
     }
-    /// Valid on every stream. Throws: see above.
+    /// Allocates memory that is valid on every stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment) const {
         return taken([&] { return allocate_sync_labelled(state_->memory, bytes, alignment, state_->who); });
     }
-    /// Whoever used it must have ended.
+    /// All uses must have finished.
     void deallocate_sync(void* p, std::size_t bytes,
                          std::size_t alignment = default_alignment) const noexcept {
         state_->memory.deallocate_sync(p, bytes, alignment);
     }
 
-    // By those before.
-    /// As allocate(s, ...).
+    // Names of earlier versions.
+    /// Same as allocate(s, ...).
     [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment, ::cuda::stream_ref s) const {
         return allocate(s, bytes, alignment);
     }
-    /// As deallocate(s, ...).
+    /// Same as deallocate(s, ...).
     void deallocate_async(void* p, std::size_t bytes, std::size_t alignment,
                           ::cuda::stream_ref s) const noexcept {
         deallocate(s, p, bytes, alignment);
     }
-    /// As allocate_sync.
+    /// Same as allocate_sync.
     [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = default_alignment) const {
         return allocate_sync(bytes, alignment);
     }
-    /// As deallocate_sync.
+    /// Same as deallocate_sync.
     void deallocate(void* p, std::size_t bytes, std::size_t alignment = default_alignment) const noexcept {
         deallocate_sync(p, bytes, alignment);
     }
 
-    /// Kernels can reach the memory.
+    /// Kernels can access the memory.
     friend constexpr void get_property(cuda_mr const&, ::cuda::mr::device_accessible) noexcept {}
-    /// Host code, too.
+    /// Host code can access the memory, too.
     friend constexpr void get_property(cuda_mr const&, ::cuda::mr::host_accessible) noexcept
         requires(Kind != memory_kind::device) {}
 
@@ -129,15 +128,15 @@ public:
         ::cuda::mr::properties_list<::cuda::mr::device_accessible, ::cuda::mr::host_accessible>>;
 #endif
 #if CCCL_VERSION >= 3001000
-    /// Itself: what an environment with it in it answers.
+    /// Returns itself, for environments that contain it.
     [[nodiscard]] cuda_mr const& query(::cuda::mr::get_memory_resource_t const&) const noexcept {
         return *this;
     }
 #endif
 
-    [[nodiscard]] Upstream const& memory() const noexcept { return state_->memory; }  ///< what it takes from
+    [[nodiscard]] Upstream const& memory() const noexcept { return state_->memory; }  ///< the upstream
 
-    /// One gives back what the other took.
+    /// Returns whether either can deallocate the other's memory.
     friend bool operator==(cuda_mr const& a, cuda_mr const& b) {
         return a.state_ == b.state_ || a.state_->memory == b.state_->memory;
     }
@@ -161,7 +160,7 @@ private:
 
 namespace detail {
 
-// A pool's handle, of what owns one; else the resource itself.
+// Returns the handle of a pool that owns its state, or the resource itself.
 template <class M>
 [[nodiscard]] auto handle_of(M const& memory) {
     if constexpr (resource<M>) return memory;
@@ -172,19 +171,19 @@ using handle_of_t = decltype(handle_of(std::declval<M const&>()));
 
 }  // namespace detail
 
-/// A resource, or a pool, for who takes CCCL's. Of memory that tells its kind only when it runs: device memory.
+/// Adapts a resource or a pool to CCCL. Memory whose kind is known only at run time must be device memory.
 ///
 ///     auto mr = cuota::to_cuda_mr(pool, "scratch");
 ///     cuda::std::execution::env<cuda::stream_ref, decltype(mr)> const env{cuda::stream_ref{s.get()}, mr};
 ///     cub::DeviceReduce::Sum(in, out, n, env);  // from CCCL 3.1 on
-/// Throws: misuse when it is of another kind: then say which; std::bad_alloc.
-/// Threads: any. Cost: a little heap memory.
+/// Throws:  misuse if it is of another kind (use the overload with Kind); std::bad_alloc.
+/// Threads: any.
+/// Cost:    a small object on the heap.
 template <class M>
 [[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {}, place where = place::here()) {
     return cuda_mr<detail::handle_of_t<M>>{detail::handle_of(memory), name, where};
 }
-/// The same, of memory of this kind: `to_cuda_mr<memory_kind::pinned>(pool)`.
-/// Throws: as above.
+/// Same for memory of kind Kind: `to_cuda_mr<memory_kind::pinned>(pool)`.
 template <memory_kind Kind, class M>
 [[nodiscard]] auto to_cuda_mr(M const& memory, tag name = {}, place where = place::here()) {
     return cuda_mr<detail::handle_of_t<M>, Kind>{detail::handle_of(memory), name, where};

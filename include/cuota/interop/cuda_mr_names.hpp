@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// CCCL's concepts of memory resources by what they mean. Its 3.1 gave the names of 3.0 to others: `cuda::mr::resource` is
-/// what allocates at once before, and what allocates in order of a stream since. Of CCCL 2.8 and later.
+/// Version-independent names of CCCL's memory-resource concepts. CCCL 3.1 reused a name of 3.0: `cuda::mr::resource` is the synchronous
+/// concept before, and the stream-ordered one since. Supports CCCL 2.8 and later.
 #pragma once
 
 #include <cuda/version>
 
-// Before 3.2 there is a macro that must stand before the first inclusion: before 3.1 for everything, then for resource_ref.
+// CCCL before 3.2 requires this macro before the first inclusion: before 3.1 for everything, in 3.1 for resource_ref.
 #if CCCL_VERSION < 3002000 && !defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
 #if CCCL_VERSION < 3001000 && (defined(_CUDA_MEMORY_RESOURCE) || defined(_CUDA__MEMORY_RESOURCE_RESOURCE_H))
 #error                                                                                                       \
@@ -90,7 +90,7 @@ concept is_host_accessible = ::cuda::has_property<R, ::cuda::mr::host_accessible
 
 }  // namespace detail
 
-/// A memory resource of CCCL's shape, in any of its versions: it allocates at once, and perhaps in order of a stream.
+/// A CCCL memory resource of any version: allocates synchronously and optionally in stream order.
 template <class R>
 concept any_cuda_mr = detail::cuda_mr_at_once<R>;
 

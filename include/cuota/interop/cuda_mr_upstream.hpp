@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// CCCL's memory resources (`cuda::mr`) as resources of cuota's, to stand under budgets and pools. Not in all.hpp: it needs
-/// CCCL. The other way: cuda_mr.hpp.
+/// Adapts CCCL's memory resources (`cuda::mr`) to cuota, for use under budgets and pools. Not in all.hpp: requires CCCL. The reverse:
+/// cuda_mr.hpp.
 #pragma once
 
 #include <cuota/interop/cuda_mr_names.hpp>
@@ -31,19 +31,19 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-// Who asked what of whom: for the words of a refusal.
+// The request, for the text of a refusal.
 struct cuda_mr_request {
     std::size_t bytes;
     std::size_t granule;
     label who;
-    std::optional<device> on;  // of memory of a device
+    std::optional<device> on;  // for device memory
 
     [[noreturn, gnu::cold]] void refuse(std::string cause) const {
         refusal r = driver_refusal(bytes, granule, who, std::move(cause));
         if (on) r.device = facts_of(*on);
         throw out_of_memory{std::move(r)};
     }
-    // A refusal of our own that came through theirs: of this request, if it has a name.
+    // Throws a cuota refusal that passed through the CCCL resource, with this request's label if it has a name.
     template <class Refused>
     [[noreturn, gnu::cold]] void refuse_as(Refused const& inner) const {
         if (who.name.is_empty()) throw inner;
@@ -53,7 +53,7 @@ struct cuda_mr_request {
     }
 };
 
-// A cudaError_t. Before 3.1 only the text has it.
+// The cudaError_t. Before CCCL 3.1 only the text contains it.
 template <class CudaError>
 [[nodiscard]] int code_of(CudaError const& error) {
     int code = cudaErrorUnknown;
@@ -62,7 +62,7 @@ template <class CudaError>
     return code;
 }
 
-/// Makes errors of ours of those that CCCL's resources throw; what neither they nor we throw stays what it is.
+/// Converts the exceptions of CCCL's resources to cuota's. Other exceptions pass unchanged.
 struct errors_of_cuda_mr {
     [[noreturn]] static void raise(cuda_mr_request const& request) {
         try {
@@ -92,20 +92,19 @@ template <class R>
 
 }  // namespace detail
 
-/// A resource of CCCL's as one of ours. Made by from_cuda_mr.
+/// A CCCL resource as a cuota resource. Made by from_cuda_mr.
 ///
-/// Kind: who can reach the memory. A type tells that the device can; whether memory that the host can reach, too, is pinned
-/// or managed, it does not.
-/// Shared state: copies are the same; R need not be copyable.
+/// Kind states the memory's accessibility. R's properties say whether the host can access it, but not whether such memory is pinned or
+/// managed. Copies share one state; R need not be copyable.
 ///
-/// Order:   that of R, which is asked with its device current. R that allocates only at once waits for the stream first when
-///          memory is given back. The host waits then.
+/// Order:   that of R, which is called with its device current. If R is synchronous only, deallocation waits for the stream on the host
+///          first.
 /// Threads: any, if R allows it.
-/// Throws:  out_of_memory for std::bad_alloc, for cudaErrorMemoryAllocation, and for null; cuda_error for cuda::cuda_error;
-///          misuse for an alignment above 256, or one that R does not honour, and for std::invalid_argument. What R throws
-///          beyond that stays what it is. Nothing is taken then.
-///          What R throws when memory is given back goes to the error sink.
-/// Units:   bytes, charged by granules. Cost: that of R.
+/// Throws:  out_of_memory for std::bad_alloc, cudaErrorMemoryAllocation and null; cuda_error for cuda::cuda_error; misuse for an alignment
+///          above 256 or one that R does not honor, and for std::invalid_argument. Other exceptions of R pass unchanged. On failure,
+///          nothing is allocated. Exceptions of a deallocation go to the error sink.
+/// Units:   bytes, charged in granules.
+/// Cost:    that of R.
 /// Example: see from_cuda_mr; tests/interop/cuda_mr_upstream.cpp
 template <any_cuda_mr R, memory_kind Kind = memory_kind::device, class Errors = detail::errors_of_cuda_mr>
 class cuda_mr_upstream {
@@ -114,20 +113,19 @@ class cuda_mr_upstream {
                   "device_accessible, pinned and managed memory is host_accessible, too");
 
 public:
-    /// granule: what R rounds requests up to, in bytes, a power of two: what budgets charge. R cannot be asked; CUDA's own
-    /// pools and cudaMalloc take 512, RMM's take 256.
-    /// Throws: misuse for a granule that is none; std::bad_alloc.
+    /// `granule` is the allocation granularity of R in bytes, a power of two, in which budgets charge. R cannot be queried for it: CUDA's
+    /// pools and cudaMalloc use 512, RMM's resources 256. Throws: misuse if it is not a power of two; std::bad_alloc.
     cuda_mr_upstream(R inside, std::size_t granule, cuota::device on, place where = place::here())
         : state_{shared<state>::make(std::move(inside), granule, on)} {
         if (!is_power_of_two(granule))
             detail::throw_misuse(where, "a granule of {} bytes is no power of two", {granule});
     }
-    /// The same memory; its move is a copy, so a handle that was moved from is still valid.
+    /// Refers to the same memory. A move copies, so a moved-from handle stays valid.
     cuda_mr_upstream(cuda_mr_upstream const&) noexcept = default;
-    cuda_mr_upstream& operator=(cuda_mr_upstream const&) noexcept = default;  ///< the same memory as other
+    cuda_mr_upstream& operator=(cuda_mr_upstream const&) noexcept = default;  ///< refers to the same memory
     ~cuda_mr_upstream() = default;
 
-    /// In order of s. R that allocates only at once does that. Zero bytes: null. Throws: see above.
+    /// Allocates in the order of s, or synchronously if R supports only that. Returns null for 0 bytes.
     [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
         if constexpr (detail::cuda_mr_in_order<R>)
@@ -137,34 +135,35 @@ public:
                 [&](R& r, void* p) { detail::give_in_order(r, s.get(), p, bytes, alignment); });
         else return allocate_sync(bytes, alignment, who);
     }
-    /// In order of s; as it was taken.
+    /// Deallocates in the order of s, with the arguments of the allocation.
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
         if constexpr (detail::cuda_mr_in_order<R>)
             give(p, bytes, [&](R& r) { detail::give_in_order(r, s.get(), p, bytes, alignment); });
         else if (p && rt::drain_to_free(s)) deallocate_sync(p, bytes, alignment);
     }
-    /// Valid on every stream. Throws: see above.
+    /// Allocates memory that is valid on every stream.
     [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
                                       label const& who = {}) {
         return take(
             bytes, alignment, who, [&](R& r) { return detail::take_at_once(r, bytes, alignment); },
             [&](R& r, void* p) { detail::give_at_once(r, p, bytes, alignment); });
     }
-    /// Whoever used it must have ended.
+    /// All uses must have finished.
     void deallocate_sync(void* p, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
         give(p, bytes, [&](R& r) { detail::give_at_once(r, p, bytes, alignment); });
     }
 
     [[nodiscard]] std::size_t granule() const noexcept { return state_->granule; }  ///< bytes
-    [[nodiscard]] static constexpr memory_kind kind() noexcept { return Kind; }  ///< who can reach the memory
-    /// That R is of.
+    /// Accessibility of the memory.
+    [[nodiscard]] static constexpr memory_kind kind() noexcept { return Kind; }
+    /// The device of R.
     [[nodiscard]] cuota::device device() const noexcept requires(Kind != memory_kind::pinned) {
         return state_->on;
     }
     [[nodiscard]] R const& inside() const noexcept { return state_->inside; }  ///< R itself
 
-    /// One gives back what the other took.
+    /// Returns whether either can deallocate the other's memory.
     friend bool operator==(cuda_mr_upstream const& a, cuda_mr_upstream const& b) {
         return a.state_ == b.state_ || (a.state_->on == b.state_->on && a.state_->inside == b.state_->inside);
     }
@@ -183,7 +182,7 @@ private:
         detail::check_alignment(alignment, who);
         if (bytes == 0) return nullptr;
         detail::cuda_mr_request const request{bytes, granule(), who, on_device()};
-        // Some round up without a look at where numbers end, and give what they have not got.
+        // Some resources round up without an overflow check and return too little memory.
         if (bytes > std::numeric_limits<std::size_t>::max() / 2)
             request.refuse("no machine has that much, and a cuda::mr resource was not asked");
         device_scope const here{state_->on};
@@ -200,7 +199,7 @@ private:
             Errors::raise(request);
         }
     }
-    // Some take an alignment and do not look at it.
+    // Some resources ignore the alignment.
     template <class Give>
     void check_place_of(void* p, std::size_t alignment, label const& who, Give const& undo) {
         if (reinterpret_cast<std::uintptr_t>(p) % alignment == 0) return;
@@ -213,7 +212,8 @@ private:
     void give(void* p, std::size_t bytes, Give const& call) noexcept {
         if (!p || detail::process_number::is_cuda_of_parent()) return;
         std::optional<device_scope> here;
-        report_failure_of([&] { here.emplace(state_->on); });  // and all the same: else it would be lost
+        // A failure is reported only: without the deallocation, the memory would leak.
+        report_failure_of([&] { here.emplace(state_->on); });
         if (report_failure_of([&] { call(state_->inside); })) uncount(round_up(bytes, granule()));
     }
 
@@ -221,7 +221,7 @@ private:
         if constexpr (Kind == memory_kind::pinned) return std::nullopt;
         else return state_->on;
     }
-    // So that a budget of the device does not take it for others'.
+    // These count the bytes, so that a device's budget does not attribute them to other programs.
     void count(std::size_t bytes) const noexcept {
         if constexpr (Kind != memory_kind::pinned) detail::count_taken(state_->on, bytes);
     }
@@ -232,17 +232,18 @@ private:
     shared<state> state_;
 };
 
-/// A resource of CCCL's as one of ours: of device memory, or of the kind that is said.
+/// Adapts a CCCL resource of kind Kind to cuota.
 ///
 ///     cuota::budgeted limited{budget, cuota::from_cuda_mr(cuda::device_memory_pool_ref{...}, 512)};
 ///     cuota::scoped_pool pinned{cuota::from_cuda_mr<memory_kind::pinned>(theirs)};
-/// granule, throws: as cuda_mr_upstream. on: the device that is current when r is asked; the thread's own by default.
-/// Threads: any. Cost: a little heap memory.
+/// `on` is the device that is current when r is called. `granule`, throws: as cuda_mr_upstream.
+/// Threads: any.
+/// Cost:    a small object on the heap.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
 [[nodiscard]] auto from_cuda_mr(R r, std::size_t granule, device on, place where = place::here()) {
     return cuda_mr_upstream<R, Kind>{std::move(r), granule, on, where};
 }
-/// On the thread's current device; CUDA's own granule. Throws: cuda_error, too.
+/// Same, on the thread's current device and with CUDA's granularity. Throws: also cuda_error.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
 [[nodiscard]] auto from_cuda_mr(R r, std::size_t granule = 512, place where = place::here()) {
     return cuda_mr_upstream<R, Kind>{std::move(r), granule, device::current(), where};

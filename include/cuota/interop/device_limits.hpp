@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What each device may hold, out of a text: for programs that have no line of C++ to say it in.
+/// Memory limits per device, parsed from text, for programs that are not configured in C++.
 #pragma once
 
 #include <algorithm>
@@ -19,20 +19,20 @@
 
 namespace cuota::inline v0 {
 
-/// Limits of devices, by ordinal. Without any, every device is `unlimited`.
+/// Limits per device, by ordinal; without any, every device is `unlimited`.
 ///
-/// As a text, items with commas between them, each for one device or for all that no other item names:
+/// The text is a comma-separated list of items, each for one device or for all devices without an item:
 ///     6GiB            every device: that many bytes
 ///     80%             every device: that share of its memory
-///     0=6GiB,75%      device 0 so much; of all others, three quarters
+///     0=6GiB,75%      device 0: 6 GiB; all others: three quarters
 ///     1=unlimited     counted, not limited
-/// A size is a whole number, with B, KiB, MiB, GiB or TiB behind it, or nothing for bytes; a share is of 1 to 100. No
-/// spaces. Throws: misuse that names where the text is from and the item that is wrong.
-/// Threads: a value; any. Example: std::size_t const limit = cuota::device_limits{"80%"}.of(0, total);
+/// A size is a whole number with unit B, KiB, MiB, GiB or TiB, or none for bytes; a share is 1 to 100 %. No spaces.
+/// Throws:  misuse that names the text's source and the wrong item.
+/// Threads: any; a value. Example: std::size_t const limit = cuota::device_limits{"80%"}.of(0, total);
 class device_limits {
 public:
     device_limits() = default;  ///< every device is `unlimited`
-    /// `source` stands for the text in a message. Throws: misuse.
+    /// Parses the text; `source` names it in messages. Throws: misuse.
     explicit device_limits(std::string_view text, std::string_view source = "limits") {
         for (std::string_view rest = text;;) {
             std::size_t const comma = rest.find(',');
@@ -41,13 +41,13 @@ public:
             rest.remove_prefix(comma + 1);
         }
     }
-    /// As an environment variable has it; none when it is not set.
+    /// Parses an environment variable; returns no limits if it is not set.
     [[nodiscard]] static device_limits of_environment(char const* name = "CUOTA_BUDGET") {
         char const* const text = std::getenv(name);
         return text ? device_limits{text, name} : device_limits{};
     }
 
-    /// Bytes for the device of that ordinal, which has `total` of them.
+    /// Returns the limit in bytes for a device with `total` bytes.
     [[nodiscard]] std::size_t of(int ordinal, std::size_t total) const noexcept {
         auto const own = by_device_.find(ordinal);
         return (own != by_device_.end() ? own->second : for_others_.value_or(amount{})).of(total);
@@ -58,7 +58,7 @@ private:
 
     struct amount {
         std::size_t bytes = unlimited;
-        unsigned percent = 0;  // of the device; 0: bytes
+        unsigned percent = 0;  // of the device's memory; 0 if `bytes` applies
 
         [[nodiscard]] std::size_t of(std::size_t total) const noexcept {
             return percent == 0 ? bytes : total / 100 * percent + total % 100 * percent / 100;

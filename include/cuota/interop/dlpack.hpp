@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// DLPack: tensors to and from PyTorch, CuPy, JAX, NumPy and others, without a copy. Not in all.hpp.
+/// DLPack: exchanges tensors with PyTorch, CuPy, JAX, NumPy and others without a copy. Not in all.hpp.
 ///
-/// The structures are the program's <dlpack/dlpack.h>'s where that is 1.0 or later, else cuota's own, of the same layout. In
-/// Python a tensor is a capsule with its address, named "dltensor_versioned" (of managed_tensor) or "dltensor" (of
-/// old_managed_tensor), which its taker renames to "used_..." ; see tests/interop/dlpack_arrays.py for both ways by ctypes.
+/// The structures are those of the program's <dlpack/dlpack.h>, if that is version 1.0 or later, else cuota's own with the same layout. In
+/// Python a tensor is a capsule with its address, named "dltensor_versioned" (managed_tensor) or "dltensor" (old_managed_tensor); its
+/// consumer renames it to "used_...". tests/interop/dlpack_arrays.py shows both directions with ctypes.
 #pragma once
 
 #include <cuota/interop/dlpack_export.hpp>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Buffers as DLPack tensors, for PyTorch, CuPy, JAX, NumPy and all that take those.
+/// Exports buffers as DLPack tensors, for PyTorch, CuPy, JAX, NumPy and other consumers.
 #pragma once
 
 #include <cstddef>
@@ -24,19 +24,19 @@
 
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
-/// The extents of a tensor, outermost first; elements are in row-major order. None: a single element.
-/// Throws: std::bad_alloc when it is made. What it holds is looked at by to_dlpack.
+/// Extents of a tensor in row-major order, outermost first; without extents, a single element. Throws: std::bad_alloc in constructors.
+/// to_dlpack checks the extents.
 class dlpack_shape {
 public:
     dlpack_shape() noexcept =
-        default;  ///< a single element; nvcc 13.0 makes {0} of {} where only a list can be given
+        default;  ///< a single element; nvcc 13.0 makes {0} of {} if only the initializer list is available
     dlpack_shape(std::initializer_list<std::int64_t> extents) : extents_{extents} {}  ///< outermost first
-    /// Outermost first.
+    /// Copies the extents, outermost first.
     explicit dlpack_shape(std::span<std::int64_t const> extents) : extents_{extents.begin(), extents.end()} {}
 
-    /// Outermost first.
+    /// Extents, outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return extents_; }
-    /// Nothing for a negative extent, or more elements than can be counted.
+    /// Returns the number of elements; nullopt for a negative extent or on overflow.
     [[nodiscard]] std::optional<std::size_t> count() const noexcept {
         bool is_empty = false;
         std::optional<std::size_t> count = 1;
@@ -47,7 +47,7 @@ public:
         }
         return is_empty ? std::optional<std::size_t>{0} : count;
     }
-    /// "(2, 3)"
+    /// Returns a text such as "(2, 3)".
     [[nodiscard]] std::string text() const {
         std::string all = "(";
         for (std::int64_t const n : extents_) all += (all.size() == 1 ? "" : ", ") + std::to_string(n);
@@ -58,26 +58,26 @@ private:
     std::vector<std::int64_t> extents_;
 };
 
-/// A tensor on its way to who will own it: a word for a capsule, or for a C function. Move-only.
+/// An exported tensor until its consumer owns it: for a Python capsule or a C function. Move-only.
 ///
-/// Made by to_dlpack. Whoever takes it out by `release` calls its deleter once, when it is not used any more: from any
-/// thread, after the pool's scope has ended as well. What is never taken out ends with this.
-/// Throws: nothing but where it says so. Threads: one at a time.
+/// Made by to_dlpack. The new owner obtains it with `release` and calls its deleter once after the last use, from any thread, even after
+/// the pool's scope has ended. A tensor that is not released is deleted by the destructor.
+/// Throws: nothing unless stated. Threads: one at a time.
 class dlpack_tensor {
 public:
-    /// The other one has no tensor then: its release is null, and every other use a misuse.
+    /// Moves the tensor. `other` has none afterwards: its release returns null, and other uses are misuse.
     dlpack_tensor(dlpack_tensor&&) noexcept = default;
-    dlpack_tensor& operator=(dlpack_tensor&&) noexcept = default;  ///< ends its own tensor first
+    dlpack_tensor& operator=(dlpack_tensor&&) noexcept = default;  ///< deletes its own tensor first
 
-    /// Valid until it is released.
+    /// Valid until release.
     [[nodiscard]] dlpack::tensor const& tensor() const { return owned().dl_tensor; }
-    /// Consumers must not write to it.
+    /// Returns whether consumers must not write to it.
     [[nodiscard]] bool is_read_only() const { return (owned().flags & dlpack::read_only) != 0; }
 
-    /// For a capsule named "dltensor_versioned".
+    /// Transfers ownership, for a capsule named "dltensor_versioned".
     [[nodiscard]] dlpack::managed_tensor* release() && noexcept { return owned_.release(); }
-    /// For a capsule named "dltensor", of a consumer that knows no versions. It cannot say that a tensor is read-only.
-    /// Throws: misuse for one that is; std::bad_alloc. Unchanged then.
+    /// Transfers ownership, for a capsule named "dltensor" and a consumer of DLPack before 1.0. That structure cannot mark a tensor as
+    /// read-only. Throws: misuse for a read-only tensor; std::bad_alloc. Unchanged on failure.
     [[nodiscard]] dlpack::old_managed_tensor* release_old(place where = place::here()) && {
         if (is_read_only())
             detail::throw_misuse(
@@ -92,7 +92,7 @@ public:
         return made.release();
     }
 
-    /// Of cuota's own making; see to_dlpack.
+    /// For to_dlpack.
     explicit dlpack_tensor(dlpack::managed_tensor* owned) noexcept : owned_{owned} {}
 
 private:
@@ -106,7 +106,7 @@ private:
     std::unique_ptr<dlpack::managed_tensor, ender> owned_;
 };
 
-/// What host memory is called, cuda_host or cpu: not every consumer knows pinned memory.
+/// Device type of exported host memory: not every consumer supports pinned memory.
 enum class dlpack_host {
     pinned,  ///< cuda_host
     plain    ///< cpu
@@ -116,7 +116,7 @@ enum class dlpack_host {
 
 namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
 
-/// All that a tensor needs until its deleter is called.
+/// Everything that a tensor needs until its deleter is called.
 template <class Kept>
 struct dlpack_holder {
     dlpack::managed_tensor managed{};
@@ -125,8 +125,8 @@ struct dlpack_holder {
     Kept kept;
 };
 
-/// A holder of `count` elements; what it keeps, and where they are, is still to come. Throws: misuse for a shape of another
-/// count, std::bad_alloc.
+/// Returns a holder for `count` elements; the caller sets `kept` and the data. Throws: misuse if the shape has another count;
+/// std::bad_alloc.
 template <class T, class Kept>
 [[nodiscard]] std::unique_ptr<dlpack_holder<Kept>> holder_of(dlpack_shape const& shape, std::size_t count,
                                                              place where) {
@@ -165,7 +165,7 @@ template <class T, class Kept>
 }
 
 inline namespace CUOTA_VIEWS {
-/// Elements on a device, borrowed as long as the tensor lives, and their owner. Ends in that order.
+/// A lease on device elements and their owner; the lease is destroyed first.
 template <class T, class Owner>
 struct kept_on_device {
     std::optional<Owner> owner;
@@ -178,7 +178,7 @@ template <class T>
     return of.memory().kind() == memory_kind::managed ? dlpack::place_of::cuda_managed
                                                       : dlpack::place_of::cuda;
 }
-/// By DLPack's rule 0 for managed memory. Throws: cuda_error.
+/// DLPack requires 0 for managed memory. Throws: cuda_error.
 template <class T>
 [[nodiscard]] int ordinal_of(device_buffer<T> const& of) {
     return place_of(of) == dlpack::place_of::cuda ? of.home().device().ordinal() : 0;
@@ -212,15 +212,16 @@ template <class T>
 
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
-/// Moves a buffer out as a tensor. Its memory is given back by the deleter, in order of the buffer's home stream, which then
-/// comes after all that was enqueued on `consumer` until there; the host waits for nothing.
+/// Exports a buffer as a tensor that owns it. The deleter frees the memory in the order of the buffer's home stream, after all work
+/// enqueued on `consumer` until then; the host does not wait.
 ///
-/// consumer: the stream that the tensor is used on first, as `__dlpack__(stream=...)` names it (dlpack_stream): it waits
-///           for what was done to the buffer. Work that the consumer does on other streams it orders with that one itself, as
-///           DLPack asks of it. A native handle must be alive when the deleter is called.
-/// Throws:   misuse for a shape that does not have as many elements, and while the buffer is borrowed on another stream;
-///           cuda_error, std::bad_alloc. The buffer is unchanged then.
-/// Threads:  the deleter may be called by any. Cost: a little heap memory; no copy, no host wait.
+/// `consumer` is the stream that uses the tensor first, as given to `__dlpack__(stream=...)` (dlpack_stream). It waits for earlier uses of
+/// the buffer. The consumer orders work on its other streams with this one, as DLPack requires. A native handle must exist until the
+/// deleter is called.
+/// Throws:  misuse if the shape has another count, and while the buffer is borrowed on another stream; cuda_error, std::bad_alloc. The
+///          buffer is unchanged on failure.
+/// Threads: any may call the deleter.
+/// Cost:    a small object on the heap; no copy, no host wait.
 /// Example:
 ///     cuota::dlpack_tensor moved = cuota::to_dlpack(std::move(buffer), {2, 3}, stream);
 ///     return capsule(std::move(moved).release(), "dltensor_versioned");
@@ -235,31 +236,29 @@ template <dlpack_element T>
     made->kept.owner.emplace(std::move(from));
     return detail::tensor_of(std::move(made), data, at, ordinal);
 }
-/// All elements, as one row.
-/// Throws: as above.
+/// Same, with all elements in one dimension.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(device_buffer<T>&& from, stream_ref consumer,
                                       place where = place::here()) {
     return to_dlpack(std::move(from), {static_cast<std::int64_t>(from.size())}, consumer, where);
 }
 
-/// A view of a buffer that others use, too: it is borrowed on `consumer` to write until the deleter is called, and kept as long.
-/// Throws: as above, and misuse for null.
+/// Exports a view of a shared buffer: borrows it on `consumer` for writing, and keeps it, until the deleter is called. Throws: as above;
+/// misuse for null.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<device_buffer<T>> of, dlpack_shape const& shape,
                                       stream_ref consumer, place where = place::here()) {
     return detail::shared_on_device<T>(std::move(of), shape, consumer, where);
 }
-/// The same to read: the tensor says so, and others may read beside it.
-/// Throws: as above.
+/// Same for reading: the tensor is read-only, and others may read concurrently.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<device_buffer<T> const> of, dlpack_shape const& shape,
                                       stream_ref consumer, place where = place::here()) {
     return detail::shared_on_device<T const>(std::move(of), shape, consumer, where);
 }
 
-/// Moves pinned memory out as a tensor of the host's. Waits for copies from and into it.
-/// Throws: misuse for a shape that does not have as many elements; cuda_error, std::bad_alloc. Unchanged then.
+/// Exports pinned memory as a host tensor that owns it. Waits for pending copies in both directions. Throws: misuse if the shape has
+/// another count; cuda_error, std::bad_alloc. Unchanged on failure.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(pinned_buffer<T>&& from, dlpack_shape const& shape,
                                       dlpack_host called = dlpack_host::pinned, place where = place::here()) {
@@ -270,8 +269,8 @@ template <dlpack_element T>
         std::move(made), all.data(),
         called == dlpack_host::pinned ? dlpack::place_of::cuda_host : dlpack::place_of::cpu, 0);
 }
-/// A view of pinned memory that others use, too. Nobody orders what they and the consumer do.
-/// Throws: as above, and misuse for null.
+/// Exports a view of shared pinned memory. Accesses by its other owners and by the consumer are not ordered. Throws: as above; misuse for
+/// null.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<pinned_buffer<T>> of, dlpack_shape const& shape,
                                       dlpack_host called = dlpack_host::pinned, place where = place::here()) {
@@ -279,8 +278,7 @@ template <dlpack_element T>
     std::span<T> const all = of->write();
     return detail::shared_on_host(std::move(of), all, shape, called, where);
 }
-/// The same to read: the tensor says so.
-/// Throws: as above.
+/// Same for reading: the tensor is read-only.
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<pinned_buffer<T> const> of, dlpack_shape const& shape,
                                       dlpack_host called = dlpack_host::pinned, place where = place::here()) {
@@ -289,9 +287,9 @@ template <dlpack_element T>
     return detail::shared_on_host(std::move(of), all, shape, called, where);
 }
 
-/// The stream that `__dlpack__(stream=...)` names for a CUDA device: 1 the legacy default one (None is that, too), 2 the
-/// thread's own, more: a native handle. Nothing for -1: the consumer orders things itself; give the buffer's home then.
-/// Throws: misuse for 0, which DLPack forbids because it might be either default stream, and for what is below -1.
+/// Returns the stream that `__dlpack__(stream=...)` names for a CUDA device: 1 is the legacy default stream (like None), 2 the per-thread
+/// one, a larger number a native handle. Returns nullopt for -1: the consumer orders its work itself; pass the buffer's home. Throws:
+/// misuse for 0, which DLPack forbids as ambiguous, and below -1.
 [[nodiscard]] inline std::optional<stream_ref> dlpack_stream(std::int64_t number,
                                                              place where = place::here()) {
     if (number == -1) return std::nullopt;
@@ -301,7 +299,7 @@ template <dlpack_element T>
             {number});
     return stream_ref{reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(number))};
 }
-/// The number of a stream, to ask a producer's `__dlpack__` by.
+/// Returns the number of a stream, for a producer's `__dlpack__`.
 [[nodiscard]] inline std::int64_t dlpack_stream_number(stream_ref s) noexcept {
     auto const word = reinterpret_cast<std::uintptr_t>(s.get());
     return word == 0 ? 1 : static_cast<std::int64_t>(word);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// DLPack tensors of other libraries, with leases as a buffer has them.
+/// Imports DLPack tensors of other libraries, with leases as those of a buffer.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@
 
 namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
 
-/// A tensor that was taken over: its deleter is called once, at the end; not in a forked child, where the tensor is the parent's. Of
-/// either structure. Move-only.
+/// An imported tensor of either structure; its destructor calls the deleter once, but not in a forked child, where the tensor belongs to
+/// the parent. Move-only.
 class dlpack_owner {
 public:
     explicit dlpack_owner(dlpack::managed_tensor* t) noexcept
@@ -37,7 +37,7 @@ public:
               auto* const mine = static_cast<dlpack::managed_tensor*>(self);
               if (mine->deleter) mine->deleter(mine);
           }},
-          // Of another major version nothing more than the deleter may be looked at.
+          // Only the deleter may be read if the major version differs.
           tensor_{t && t->version.major == dlpack::major_version ? &t->dl_tensor : nullptr},
           version_{t ? t->version.major : 0},
           is_read_only_{tensor_ && (t->flags & dlpack::read_only) != 0} {}
@@ -60,7 +60,7 @@ public:
         if (owned_ && !made_.is_of_parent()) report_failure_of([this] { end_(owned_); });
     }
 
-    /// Throws: misuse for none, and for one of another major version.
+    /// Throws: misuse for null and for another major version.
     [[nodiscard]] dlpack::tensor const& tensor(place where) const {
         if (!owned_) detail::throw_misuse(where, "a null pointer for a DLPack tensor");
         if (!tensor_)
@@ -79,12 +79,12 @@ private:
     process_mark made_;
 };
 
-/// What was asked for, and what the tensor is instead.
+/// Throws misuse; `why` is the difference between the tensor and the request.
 [[noreturn]] inline void refuse_tensor(std::string const& why, place where) {
     detail::throw_misuse(where, "a DLPack tensor {}", {why});
 }
 
-/// The extents, checked. Throws: misuse, std::bad_alloc.
+/// Returns the checked extents. Throws: misuse, std::bad_alloc.
 [[nodiscard]] inline std::vector<std::int64_t> extents_of(dlpack::tensor const& t, place where) {
     if (t.ndim < 0 || (t.ndim != 0 && !t.shape))
         refuse_tensor("of " + std::to_string(t.ndim) + " dimensions" + (t.ndim < 0 ? "" : " without a shape"),
@@ -95,7 +95,7 @@ private:
     return extents;
 }
 
-/// Elements of that shape. Throws: misuse when that many bytes cannot be.
+/// Returns the number of elements. Throws: misuse if their bytes overflow.
 [[nodiscard]] inline std::size_t count_of(std::vector<std::int64_t> const& extents, std::size_t size,
                                           place where) {
     for (std::int64_t const n : extents)
@@ -108,7 +108,7 @@ private:
     return *bytes / size;
 }
 
-/// Throws: misuse unless elements follow each other in row-major order, without gaps. No strides: they do.
+/// Throws misuse unless elements are contiguous in row-major order; null strides mean that they are.
 inline void check_strides(dlpack::tensor const& t, std::vector<std::int64_t> const& extents, place where) {
     if (!t.strides) return;
     std::int64_t expected = 1;
@@ -122,7 +122,7 @@ inline void check_strides(dlpack::tensor const& t, std::vector<std::int64_t> con
     }
 }
 
-/// The first element. Throws: misuse for none where there are some, and for one that is not aligned.
+/// Returns the first element. Throws: misuse for a null address with elements, and for a misaligned one.
 template <class T>
 [[nodiscard]] T* data_of(dlpack::tensor const& t, std::size_t count, place where) {
     if (count == 0) return nullptr;
@@ -137,11 +137,11 @@ template <class T>
     return reinterpret_cast<T*>(at);
 }
 
-/// A tensor whose type and layout are right for T, and its owner. Move-only.
+/// An imported tensor whose type and layout match T. Move-only.
 template <class T>
 class typed_tensor {
 public:
-    /// Throws: misuse, std::bad_alloc; the deleter has been called then.
+    /// Throws: misuse, std::bad_alloc; the deleter has then been called.
     typed_tensor(dlpack_owner&& from, place where) : owner_{std::move(from)} {
         dlpack::tensor const& t = owner_.tensor(where);
         check_type(t.dtype, where);
@@ -180,14 +180,13 @@ private:
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Device memory that another library owns, borrowed as a device_buffer's is: by `read(s)` and, unless T is const,
-/// `write(s)`. See from_dlpack.
+/// Device memory that another library owns, accessed like a device_buffer: by `read(s)` and, unless T is const, `write(s)`. See
+/// from_dlpack.
 ///
-/// Its home is the stream that the producer made it ready for. At its end the producer's deleter is called, once. Before
-/// that, all that leases did is over: the host waits for it, if there was a lease; or, when the producer's own stream was
-/// given, that stream waits, and the host does not.
-/// Move-only; moved-from has no elements. Throws: as device_buffer's leases. Threads: as device_buffer.
-/// Cost:    no copy; leases as a device_buffer's. Charged to nobody: the memory is the producer's.
+/// Its home is the stream on which the producer made it ready. The destructor calls the producer's deleter once, after the work of all
+/// leases: if there was a lease, the host waits for that work, or the producer's stream does if it was given. Move-only; moved-from has no
+/// elements. Throws: as device_buffer's leases. Threads: as device_buffer.
+/// Cost: no copy; leases as a device_buffer's. No budget is charged, since the producer owns the memory.
 template <class T>
 class foreign_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
@@ -196,36 +195,39 @@ class foreign_buffer {
 public:
     using value_type = std::remove_const_t<T>;  ///< without const
 
-    /// The other one has no elements, and calls no deleter.
+    /// Moves the tensor. `other` has no elements afterwards and calls no deleter.
     foreign_buffer(foreign_buffer&& other) noexcept
         : tensor_{std::move(other.tensor_)},
           uses_{std::move(other.uses_)},
           home_{other.home_},
           producer_{other.producer_} {}
-    foreign_buffer& operator=(foreign_buffer&&) =
-        delete;  // the end of what was there may wait: say so by a scope
+    foreign_buffer& operator=(foreign_buffer&&) = delete;  // it could block on the old tensor; use a scope
     ~foreign_buffer() {
         if (auto* const uses = uses_.take()) end(*uses);
     }
 
-    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }  ///< elements, of all axes
+    /// Elements, of all dimensions.
+    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }
     [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }  ///< of the elements
     [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }             ///< no elements
-    /// Outermost first.
+    /// Extents, outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return tensor_.extents(); }
-    [[nodiscard]] stream_ref home() const noexcept { return home_; }  ///< that the producer made it ready for
+    /// Stream on which the producer made it ready.
+    [[nodiscard]] stream_ref home() const noexcept { return home_; }
 
-    /// Order: s waits for the home stream and earlier writers, if it is another. Throws: misuse, cuda_error.
+    /// Borrows the elements for work on s that reads them. Order: s waits for the home stream and earlier writers. Throws: misuse,
+    /// cuda_error.
     [[nodiscard]] lease<value_type const> read(stream_ref s, place where = place::here()) const {
         return {*this, s, where};
     }
-    /// Order: s waits for the home stream and all earlier uses. Throws: misuse, cuda_error.
+    /// Borrows the elements for work on s that writes them. Order: s waits for the home stream and all earlier uses on other streams.
+    /// Throws: misuse, cuda_error.
     [[nodiscard]] lease<value_type> write(stream_ref s,
                                           place where = place::here()) requires(!std::is_const_v<T>) {
         return {*this, s, where};
     }
 
-    /// Of from_dlpack's making.
+    /// For from_dlpack.
     foreign_buffer(detail::typed_tensor<T>&& from, stream_ref home,
                    std::optional<stream_ref> producer) noexcept
         : tensor_{std::move(from)}, home_{home} {
@@ -261,50 +263,51 @@ private:
 
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
-/// Host memory that another library owns; see from_dlpack_on_host. Its deleter is called at the end of this, once.
-/// Move-only; moved-from has no elements. Nobody orders what a stream does with it.
-/// Throws: nothing. Threads: one at a time. Cost: no copy.
+/// Host memory that another library owns; see from_dlpack_on_host. The destructor calls the deleter once. Move-only; moved-from has no
+/// elements. Accesses by streams are not ordered. Throws: nothing. Threads: one at a time. Cost: no copy.
 template <class T>
 class foreign_host_buffer {
     static_assert(dlpack_element<std::remove_const_t<T>>,
                   "DLPack has no name for this type: see dlpack_type_of");
 
 public:
-    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }  ///< elements, of all axes
+    /// Elements, of all dimensions.
+    [[nodiscard]] std::size_t size() const noexcept { return tensor_.count(); }
     [[nodiscard]] std::size_t bytes() const noexcept { return size() * sizeof(T); }  ///< of the elements
     [[nodiscard]] bool is_empty() const noexcept { return size() == 0; }             ///< no elements
-    /// Outermost first.
+    /// Extents, outermost first.
     [[nodiscard]] std::vector<std::int64_t> const& extents() const noexcept { return tensor_.extents(); }
-    /// Valid as long as this; no wait.
+    /// Valid as long as this object; does not wait.
     [[nodiscard]] std::span<T const> read() const noexcept { return {tensor_.data(), tensor_.count()}; }
-    /// Likewise.
+    /// Same for writing.
     [[nodiscard]] std::span<T> write() noexcept requires(!std::is_const_v<T>) {
         return {tensor_.data(), tensor_.count()};
     }
 
-    /// Of from_dlpack_on_host's making.
+    /// For from_dlpack_on_host.
     explicit foreign_host_buffer(detail::typed_tensor<T>&& from) noexcept : tensor_{std::move(from)} {}
 
 private:
     detail::typed_tensor<T> tensor_;
 };
 
-/// Takes over a tensor in device memory: that of a capsule, which whoever has it renames to "used_dltensor_versioned" (or
-/// "used_dltensor") before. The deleter is called once, on every path: at the end of what is returned, or before this throws.
+/// Imports a tensor in device memory, such as that of a capsule, which the caller must have renamed to "used_dltensor_versioned" (or
+/// "used_dltensor"). The deleter is called exactly once: by the destructor of the result, or before this throws.
 ///
-/// ready_on: the stream that the producer was asked with, `__dlpack__(stream=dlpack_stream_number(s))`: it has made that one
-///           wait for what it did before. On another stream a lease waits for this one. Where the producer was told -1, or the
-///           tensor came from C, what it did must be ordered before by the caller.
-/// producer: the stream that the producer will give the memory back on, or use it again, where that is known. Without it the
-///           host waits for the leases' work before the deleter is called, for DLPack tells the producer nothing of it.
-/// T:        const for what is read only; a tensor that says so is refused otherwise.
-/// Cost:     the extents are copied, the elements are not; no host wait.
-/// Threads:  any, one for a tensor.
+/// - `ready_on` is the stream that the producer was given, `__dlpack__(stream=dlpack_stream_number(s))`, and has made wait for its earlier
+///   work. Leases on other streams wait for it. If the producer was given -1, or the tensor comes from C, the caller must order the
+///   producer's work before.
+/// - `producer` is the stream on which the producer will free or reuse the memory, if known. Without it the host waits for the leases' work
+///   before the deleter is called, because DLPack cannot pass that on.
+/// - T is const for read-only access; otherwise a read-only tensor is refused.
+///
+/// Cost:    copies the extents, not the elements; no host wait.
+/// Threads: any, one per tensor.
+/// Throws:  misuse for null, another major version, another type than T, memory neither of the stream's device nor managed, elements not
+///          contiguous in row-major order, a misaligned address; cuda_error, std::bad_alloc.
 /// Example:
 ///     auto const theirs = cuota::from_dlpack<float const>(tensor, stream);  // a managed_tensor*, of either structure
 ///     scale(theirs.read(stream), mine.write(stream), stream);
-/// Throws:   misuse for null, another major version, another type than T, memory that is not of the stream's device or managed,
-///           dimensions that are not contiguous in row-major order, an address that is not aligned; cuda_error, std::bad_alloc.
 template <class T, class Managed>
 [[nodiscard]] foreign_buffer<T> from_dlpack(Managed* tensor, stream_ref ready_on,
                                             std::optional<stream_ref> producer = std::nullopt,
@@ -322,8 +325,9 @@ template <class T, class Managed>
     return {std::move(typed), ready_on, producer};
 }
 
-/// The same of a tensor in host memory, pinned, managed or plain. What the producer enqueued there must be over.
-/// Throws: as above. Example: auto const table = cuota::from_dlpack_on_host<float const>(tensor);
+/// Same for a tensor in host memory: pinned, managed or pageable. The producer's enqueued work on it must have finished.
+/// Example:
+///     auto const table = cuota::from_dlpack_on_host<float const>(tensor);
 template <class T, class Managed>
 [[nodiscard]] foreign_host_buffer<T> from_dlpack_on_host(Managed* tensor, place where = place::here()) {
     detail::typed_tensor<T> typed{detail::dlpack_owner{tensor}, where};

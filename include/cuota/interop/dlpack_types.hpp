@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// DLPack's structures, and what C++ calls their element types: how array libraries hand tensors to each other.
+/// DLPack's structures and the mapping of element types, for tensor exchange between array libraries.
 #pragma once
 
-/// The inline namespace of what knows DLPack's structures, which are two sets of types: the program's own header is taken
-/// where it has the versioned structure, of DLPack 1.0; else they are declared here, as they are laid out there.
+/// Inline namespace of everything that depends on DLPack's structures, which may be one of two sets of types: those of the program's own
+/// header if it has the versioned structure of DLPack 1.0, else declarations with the same layout.
 #if !defined(DLPACK_MAJOR_VERSION) && __has_include(<dlpack/dlpack.h>)
 #include <dlpack/dlpack.h>
 #endif
@@ -28,7 +28,7 @@
 
 namespace cuota::inline v0::inline CUOTA_DLPACK {
 
-/// The structures of DLPack's C ABI, with its own names for their members.
+/// The structures of DLPack's C ABI, with its names for members.
 namespace dlpack {
 
 #if defined(DLPACK_MAJOR_VERSION) && DLPACK_MAJOR_VERSION == 1
@@ -39,68 +39,68 @@ using tensor = ::DLTensor;
 using managed_tensor = ::DLManagedTensorVersioned;
 using old_managed_tensor = ::DLManagedTensor;
 #else
-/// Of the ABI, counted from 1.0: structures of one major version are laid out alike.
+/// Version of the ABI, from 1.0; structures of one major version have the same layout.
 struct version {
     std::uint32_t major,  ///< 1 here
-        minor;            ///< of that
+        minor;            ///< minor version
 };
-/// Where memory is: a place_of, and which one of those.
+/// Location of memory.
 struct device {
     std::int32_t device_type,  ///< a place_of
-        device_id;             ///< the ordinal; 0 for the host's and managed memory
+        device_id;             ///< ordinal; 0 for host and managed memory
 };
-/// What an element is: a kind_of, bits of a lane, lanes of an element.
+/// Type of an element.
 struct data_type {
     std::uint8_t code,    ///< a kind_of
-        bits;             ///< of one lane
-    std::uint16_t lanes;  ///< 1, but for vector types
+        bits;             ///< bits per lane
+    std::uint16_t lanes;  ///< 1, except for vector types
 };
-/// A tensor without an owner.
+/// A tensor without ownership.
 struct tensor {
-    void* data;                 ///< of the allocation; null when there are no elements
-    dlpack::device device;      ///< where that is
-    std::int32_t ndim;          ///< axes
-    data_type dtype;            ///< of each element
+    void* data;                 ///< start of the allocation; null without elements
+    dlpack::device device;      ///< location of data
+    std::int32_t ndim;          ///< number of dimensions
+    data_type dtype;            ///< element type
     std::int64_t* shape;        ///< ndim extents, outermost first
-    std::int64_t* strides;      ///< ndim steps, in elements; null: row-major without gaps
+    std::int64_t* strides;      ///< ndim strides in elements; null: contiguous row-major
     std::uint64_t byte_offset;  ///< from data to the first element, in bytes
 };
-/// A tensor and how it ends, from 1.0 on.
+/// A tensor with its deleter, from 1.0 on.
 struct managed_tensor {
-    dlpack::version version;                ///< of the ABI that it was made by
-    void* manager_ctx;                      ///< the producer's own
-    void (*deleter)(managed_tensor* self);  ///< called once by who owns it; null: nothing to do
+    dlpack::version version;                ///< ABI version of the producer
+    void* manager_ctx;                      ///< owned by the producer
+    void (*deleter)(managed_tensor* self);  ///< called once by the owner; null: nothing to do
     std::uint64_t flags;                    ///< read_only, or 0
     tensor dl_tensor;                       ///< the tensor
 };
-/// The same before 1.0: no version, and no flags.
+/// The same before 1.0, without version and flags.
 struct old_managed_tensor {
     tensor dl_tensor;                           ///< the tensor
-    void* manager_ctx;                          ///< the producer's own
+    void* manager_ctx;                          ///< owned by the producer
     void (*deleter)(old_managed_tensor* self);  ///< as above
 };
 #endif
 
-inline constexpr std::uint32_t major_version = 1;  ///< of the tensors made here
-inline constexpr std::uint32_t minor_version = 0;  ///< all that is used here
-inline constexpr std::uint64_t read_only = 1;      ///< of the flags
+inline constexpr std::uint32_t major_version = 1;  ///< of exported tensors
+inline constexpr std::uint32_t minor_version = 0;  ///< sufficient for the features used here
+inline constexpr std::uint64_t read_only = 1;      ///< bit of flags
 
-/// Where a tensor's memory is.
+/// DLPack's device type.
 enum class place_of : std::int32_t {
-    cpu = 1,           ///< the host's
-    cuda = 2,          ///< a CUDA device's
-    cuda_host = 3,     ///< page-locked, the host's
-    cuda_managed = 13  ///< of both
+    cpu = 1,           ///< host
+    cuda = 2,          ///< CUDA device
+    cuda_host = 3,     ///< page-locked host memory
+    cuda_managed = 13  ///< managed memory
 };
 
-/// What an element is, beside its bits and lanes.
+/// DLPack's type code.
 enum class kind_of : std::uint8_t {
     integer = 0,           ///< signed
-    unsigned_integer = 1,  ///< without a sign
+    unsigned_integer = 1,  ///< unsigned
     real = 2,              ///< IEEE
     bfloat = 4,            ///< bfloat16
-    complex = 5,           ///< two reals side by side; bits of both
-    boolean = 6            ///< 0 or 1, mostly 8 bits
+    complex = 5,           ///< two adjacent reals; `bits` covers both
+    boolean = 6            ///< 0 or 1, usually 8 bits
 };
 
 static_assert(sizeof(version) == 8 && sizeof(device) == 8 && sizeof(data_type) == 4);
@@ -118,48 +118,48 @@ static_assert(sizeof(void*) != 8 ||
 
 }  // namespace dlpack
 
-/// How DLPack calls T: specialise it for a type of the program's own, as of four floats {real, 32, 4}. A constant `value`.
+/// DLPack's type of T, as a constant `value`. Specialize it for own types, for example {real, 32, 4} for four floats.
 template <class T>
 struct dlpack_type_of;
 
-/// Of the numbers of C++, bool a boolean.
+/// Arithmetic types; bool is a boolean.
 template <class T>
     requires std::is_arithmetic_v<T>
 struct dlpack_type_of<T> {
-    /// Of an integer, an unsigned one, a real or a boolean.
+    /// Type code of T.
     static constexpr dlpack::kind_of kind = std::same_as<T, bool>    ? dlpack::kind_of::boolean
                                             : std::floating_point<T> ? dlpack::kind_of::real
                                             : std::is_signed_v<T>    ? dlpack::kind_of::integer
                                                                      : dlpack::kind_of::unsigned_integer;
     static_assert(!std::same_as<T, long double>, "DLPack has no name for it");
-    /// One lane.
+    /// A single lane.
     static constexpr dlpack::data_type value{static_cast<std::uint8_t>(kind), 8 * sizeof(T), 1};
 };
-/// As std::uint8_t.
+/// Same as std::uint8_t.
 template <>
 struct dlpack_type_of<std::byte> : dlpack_type_of<std::uint8_t> {};
 /// Real, 16 bits.
 template <>
 struct dlpack_type_of<half> {
-    /// One lane.
+    /// A single lane.
     static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::kind_of::real), 16, 1};
 };
 /// Bfloat, 16 bits.
 template <>
 struct dlpack_type_of<bfloat16> {
-    /// One lane.
+    /// A single lane.
     static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::kind_of::bfloat), 16, 1};
 };
 /// Complex, 64 or 128 bits.
 template <class T>
     requires(std::same_as<T, float> || std::same_as<T, double>)
 struct dlpack_type_of<std::complex<T>> {
-    /// One lane of both parts.
+    /// A single lane of both parts.
     static constexpr dlpack::data_type value{static_cast<std::uint8_t>(dlpack::kind_of::complex),
                                              16 * sizeof(T), 1};
 };
 
-/// A type that DLPack has a name for.
+/// A type that DLPack can describe.
 template <class T>
 concept dlpack_element = std::is_trivially_copyable_v<T> && requires {
     { dlpack_type_of<T>::value } -> std::convertible_to<dlpack::data_type>;
@@ -173,7 +173,7 @@ namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
     return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
-/// "float32", "uint8", "float32 x 4"; of a code that is not known here, its number.
+/// Returns a text such as "float32", "uint8" or "float32 x 4"; an unknown code appears as its number.
 [[nodiscard]] inline std::string type_text(dlpack::data_type type) {
     static constexpr char const* names[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
     std::string const name =
@@ -181,7 +181,7 @@ namespace cuota::inline v0::detail::inline CUOTA_DLPACK {
     return name + std::to_string(type.bits) + (type.lanes == 1 ? "" : " x " + std::to_string(type.lanes));
 }
 
-/// "CUDA device 1", "host memory", "pinned host memory", "managed memory", "device type 10".
+/// Returns "CUDA device 1", "host memory", "pinned host memory", "managed memory" or "device type 10".
 [[nodiscard]] inline std::string place_text(dlpack::device where) {
     switch (static_cast<dlpack::place_of>(where.device_type)) {
         case dlpack::place_of::cpu: return "host memory";

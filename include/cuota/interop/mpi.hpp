@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Ranks that are processes of an MPI program, on one machine or many: agreements between them, and sums over them, with
-/// a deadline. Not in all.hpp: it needs an MPI, of which it calls the C interface, version 3.0.
+/// Agreements between the processes of an MPI program and sums over them, with deadlines. Not in all.hpp: requires MPI, of which it calls
+/// the C interface, version 3.0.
 #pragma once
 
 #include <cuota/interop/mpi_call.hpp>
@@ -26,33 +26,32 @@
 
 namespace cuota::inline v0 {
 
-/// The ranks of a communicator.
+/// The ranks of a communicator (a process group).
 ///
 ///     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
 ///     mpi_ranks const group{MPI_COMM_WORLD, 2min};
-///     batch_loader loader{source, {.batch = 64, .seed = 1, .part = group.part()}};  // of each step, this rank's share
+///     batch_loader loader{source, {.batch = 64, .seed = 1, .part = group.part()}};  // this rank's share of each step
 ///     agreement ranks = group.join();
 ///     std::size_t const batch = find_batch_size(step, {.largest = 600, .ranks = &ranks}).batch;
 ///
-/// Whoever waits is told by rank_gone when a rank leaves (its agreement ends, by an exception or not), when it is said to be
-/// gone by another, and when it does not come within the deadline, counted from when the one who waits came. A rank that
-/// was killed or stopped is one that does not come. The group does not heal: the rank is named at every later question.
-/// The deadline has to be longer than ranks are ever apart: the longest step and its first run, with a good margin.
+/// A waiting rank throws rank_gone if another rank leaves (its agreement is destroyed, by an exception or not), if a third rank reports it
+/// as lost, or if it does not arrive within the deadline after the waiting rank's arrival, for example because it was killed or stopped. A
+/// lost rank stays lost: each later question names it. The deadline must exceed the largest skew between ranks, such as the longest step or
+/// a first run, with a good margin.
 ///
-/// After rank_gone, MPI_Finalize may wait for the one that is gone: end by MPI_Abort, which makes mpirun end all others,
-/// a stopped one with them. What MPI may still write to stays taken until the process ends.
-/// Its messages have a communicator of their own. close() frees it; else MPI keeps it: make few groups.
-/// Shared state: copies are the same group.
-/// Threads: one at a time, and below MPI_THREAD_SERIALIZED only the one that started MPI; this is checked. What it waits
-///          for goes on while one of its functions is called, as MPI has it.
-/// Cost:    a message to each other rank and one from each, for each question.
-/// Throws:  as each says; rank_gone; mpi_error; misuse in a forked child, where all that is here ends without a call of MPI.
+/// After rank_gone, MPI_Finalize may wait for the lost rank: call MPI_Abort, with which mpirun ends all processes, stopped ones included.
+/// Memory that MPI may still write to stays allocated until the process ends. Messages use a duplicate of the communicator, which only
+/// close() frees: make few groups. Copies refer to the same group.
+/// Threads: one at a time, and below MPI_THREAD_SERIALIZED only the one that initialized MPI; this is checked. Pending operations progress
+///          only during calls of its functions, as usual for MPI.
+/// Cost:    a message to and from each other rank per question.
+/// Throws:  as stated; rank_gone; mpi_error; misuse in a forked child, where destructors make no call of MPI.
 /// Example: examples/train_ranks.cpp
 class mpi_ranks {
 public:
-    /// All ranks of `of` make it together. Throws: misuse when MPI is not running, or was started for one thread only, on a
-    /// thread that may not call it, and for a deadline that is over; mpi_error, also when some do not come in time: which,
-    /// MPI does not tell. What it says of `of` itself is for that one's error handler.
+    /// Collective over all ranks of `of`. Throws: misuse if MPI is not running or was initialized for a single thread, on a thread that may
+    /// not call MPI, and for a deadline that is not positive; mpi_error, also if some ranks do not arrive in time (MPI does not report
+    /// which). Errors on `of` itself go to its error handler.
     explicit mpi_ranks(MPI_Comm of, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                        place where = place::here()) {
         if (deadline <= std::chrono::nanoseconds::zero())
@@ -60,17 +59,17 @@ public:
         line_ = std::make_shared<detail::mpi_line>(of, deadline, where);
         has_joined_ = std::make_shared<bool>(false);
     }
-    /// The same group; its move is a copy, so a handle that was moved from is still valid.
+    /// Refers to the same group. A move copies, so a moved-from handle stays valid.
     mpi_ranks(mpi_ranks const&) noexcept = default;
-    mpi_ranks& operator=(mpi_ranks const&) noexcept = default;  ///< the same group as other
+    mpi_ranks& operator=(mpi_ranks const&) noexcept = default;  ///< refers to the same group
     ~mpi_ranks() = default;
 
-    [[nodiscard]] std::size_t rank() const noexcept { return line_->rank(); }    ///< this one, from 0
-    [[nodiscard]] std::size_t ranks() const noexcept { return line_->ranks(); }  ///< all of them
-    /// This rank's share of each batch, for loader_options::part.
+    [[nodiscard]] std::size_t rank() const noexcept { return line_->rank(); }    ///< this rank, from 0
+    [[nodiscard]] std::size_t ranks() const noexcept { return line_->ranks(); }  ///< number of ranks
+    /// Returns this rank's share of each batch, for loader_options::part.
     [[nodiscard]] shard part() const noexcept { return {rank(), ranks()}; }
 
-    /// This rank's part in agreements. Throws: misuse when it has joined before.
+    /// Returns this rank's agreement. Throws: misuse if it has joined before.
     [[nodiscard]] agreement join(place where = place::here()) const {
         rank_link link{rank(), ranks(), {}, {}};
         link.gather = [line = line_](std::span<std::uint64_t const> mine, std::span<std::uint64_t> all) {
@@ -82,8 +81,8 @@ public:
         return agreement{std::move(link), where};
     }
 
-    /// Ends the group on all ranks together, when nothing has gone wrong: waits until all have called it, and frees its
-    /// communicator. All agreements and sums are over by then. Throws: rank_gone; misuse when it was closed before.
+    /// Collective, if nothing has failed: waits until all ranks have called it, and frees the communicator. All agreements and sums must
+    /// have finished. Throws: rank_gone; misuse if already closed.
     void close() const { line_->close(); }
 
 private:
@@ -92,32 +91,32 @@ private:
     std::shared_ptr<bool> has_joined_;
 };
 
-/// Sums over the ranks of a group, of host memory: a reduce_link, what gradient_buckets stand on.
+/// Sums over the ranks of a group in host memory: a reduce_link (all-reduce backend) for gradient_buckets.
 ///
-/// The same bits on every rank: each element is added up by one rank, in the order of ranks, and sent to the others. So
-/// they depend on how many ranks there are, and on nothing else: no message's arrival, no setting of MPI.
-/// Move-only. Threads: as mpi_ranks.
-/// Throws:  rank_gone, which names the rank whose part or sums do not come within the deadline; mpi_error.
-/// Cost:    of a sum nearly twice its elements sent and received, in two messages to and from each other rank.
+/// Results are bitwise equal on all ranks: one rank adds up each element, in the order of ranks, and sends it to the others. They depend on
+/// the number of ranks only, not on the arrival of messages or MPI's settings. Move-only.
+/// Threads: as mpi_ranks.
+/// Throws:  rank_gone, naming the rank whose part or sums do not arrive within the deadline; mpi_error.
+/// Cost:    per sum, nearly twice its elements sent and received, in two messages to and from each other rank.
 /// Example: examples/train_ranks.cpp
 class mpi_sums {
 public:
-    static constexpr bool on_device = false;  ///< it sums on the host
+    static constexpr bool on_device = false;  ///< sums on the host
 
-    /// Any number of them stand on one group.
+    /// Any number of objects may use one group.
     explicit mpi_sums(mpi_ranks const& of) : line_{of.line_} {}
-    mpi_sums(mpi_sums&&) noexcept = default;             ///< every use of the other one is a misuse then
-    mpi_sums& operator=(mpi_sums&&) noexcept = default;  ///< its own sums must be over
-    mpi_sums(mpi_sums const&) = delete;                  // two that number the same sums
+    mpi_sums(mpi_sums&&) noexcept = default;             ///< any use of `other` is misuse afterwards
+    mpi_sums& operator=(mpi_sums&&) noexcept = default;  ///< its own sums must have finished
+    mpi_sums(mpi_sums const&) = delete;                  // copies would number the same sums
     mpi_sums& operator=(mpi_sums const&) = delete;
 
     [[nodiscard]] std::size_t ranks() const { return line().ranks(); }  ///< of the group
-    /// Floats that a sum of so many needs beside them.
+    /// Returns the additional floats that a sum of `count` elements needs.
     [[nodiscard]] std::size_t scratch(std::size_t count) const {
         return detail::mpi_sum::scratch(count, ranks());
     }
-    /// Begins to replace the elements by their sums over all ranks, which begin the same sums in the same order. Returns its
-    /// number. Nobody touches the memory until the sum is over; `owner` keeps it, if need be for ever.
+    /// Starts an in-place sum over all ranks and returns its number. All ranks must start the same sums in the same order. The memory must
+    /// not be accessed until the sum has finished; `owner` is kept until then, if necessary forever.
     std::uint64_t begin(std::span<float> elements, std::span<float> scratch_memory,
                         std::shared_ptr<void const> owner, stream_ref) {
         line().check_open();
@@ -129,7 +128,7 @@ public:
         open_.emplace_back(line_, begun_, elements, scratch_memory, std::move(owner));
         return begun_++;
     }
-    /// Lets all sums go on; true when that one is over.
+    /// Makes progress on all sums; returns whether that one has finished.
     [[nodiscard]] bool is_over(std::uint64_t number) {
         (void)line();
         detail::mpi_check_thread();
@@ -137,7 +136,7 @@ public:
         while (!open_.empty() && open_.front().is_over()) open_.pop_front();
         return number < begun_ - open_.size();
     }
-    /// Throws: rank_gone when a rank is known to be gone, or the first sum is late.
+    /// Throws: rank_gone if a rank is lost or the first sum is late.
     void check() {
         line().listen();
         if (!open_.empty() && detail::mpi_line::clock::now() >= open_.front().end() &&

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How MPI is called: every result is looked at, and every call is made by a thread that may make it.
+/// Checked MPI calls: every result is checked, and every call is made by a permitted thread.
 #pragma once
 
-/// The C interface is all that is used; the C++ one, which is gone from the standard, would have to be linked.
+/// Only the C interface is used; the removed C++ one would require linking.
 #if !defined(OMPI_SKIP_MPICXX)
 #define OMPI_SKIP_MPICXX 1
 #endif
-/// The same, as MPICH calls it.
+/// Same for MPICH.
 #if !defined(MPICH_SKIP_MPICXX)
 #define MPICH_SKIP_MPICXX 1
 #endif
@@ -28,17 +28,17 @@
 
 namespace cuota::inline v0 {
 
-/// A call of MPI failed. Carries the code and the call.
+/// An MPI call failed. Stores the code and the call.
 class CUOTA_PROCESS_TYPE mpi_error : public std::runtime_error {
 public:
-    /// `call` is MPI's name of it, `why` what MPI says of the code.
+    /// `call` is the MPI function, `why` MPI's text for the code.
     mpi_error(int code, std::string const& call, std::string const& why, place where = {})
         : std::runtime_error{"cuota::mpi_error: " + call + " failed with " + why + suffix(where)},
           code_{code},
           call_{std::make_shared<std::string const>(call)} {}
 
-    [[nodiscard]] int code() const noexcept { return code_; }                  ///< one of this MPI's codes
-    [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< the function's name
+    [[nodiscard]] int code() const noexcept { return code_; }                  ///< a code of this MPI
+    [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< name of the function
 
 private:
     static std::string suffix(place where) {
@@ -58,7 +58,7 @@ namespace detail {
     return text.data();
 }
 
-/// Throws mpi_error unless the call succeeded: for communicators whose errors return.
+/// Throws mpi_error unless the call succeeded, for communicators with MPI_ERRORS_RETURN.
 inline void mpi_check(int code, char const* call, place where = {}) {
     if (code != MPI_SUCCESS) throw mpi_error{code, call, mpi_text(code), where};
 }
@@ -75,7 +75,7 @@ CUOTA_PROCESS_STATE inline void mpi_check_process() {
     if (first.is_of_parent()) throw_forked();
 }
 
-/// Throws: misuse where MPI is not running, or was not told that the program has threads: all that use CUDA have.
+/// Throws: misuse if MPI is not running, or was initialized for a single thread: programs that use CUDA have several.
 inline void mpi_check_running(place where) {
     mpi_check_process();
     int is_running = 0;
@@ -91,7 +91,8 @@ inline void mpi_check_running(place where) {
                             "MPI_Init_thread with MPI_THREAD_FUNNELED, or more");
 }
 
-/// Throws: misuse in a forked child, and on a thread that may not call MPI, below MPI_THREAD_SERIALIZED any but the one that started it.
+/// Throws: misuse in a forked child, and on a thread that may not call MPI: below MPI_THREAD_SERIALIZED, any but the one that initialized
+/// it.
 inline void mpi_check_thread(place where = {}) {
     mpi_check_process();
     if (mpi_is_over()) throw_misuse(where, "MPI was used after MPI_Finalize");
@@ -105,13 +106,13 @@ inline void mpi_check_thread(place where = {}) {
                             "MPI_THREAD_FUNNELED does not allow: start it with MPI_THREAD_SERIALIZED");
 }
 
-/// Operations under way, and the memory that MPI reads or writes for them.
+/// Pending operations and the memory that MPI accesses for them.
 struct mpi_requests {
     std::vector<MPI_Request> all{};
     std::vector<std::shared_ptr<void const>> memory{};
-    mpi_requests* next = nullptr;  // of those that were abandoned
+    mpi_requests* next = nullptr;  // list of abandoned ones
 
-    /// True when all of them are over: looks once. Throws: mpi_error.
+    /// Tests each operation once; returns whether all have finished. Throws: mpi_error.
     [[nodiscard]] bool are_over() {
         bool is_over = true;
         for (MPI_Request& one : all) {
@@ -123,12 +124,10 @@ struct mpi_requests {
     }
 };
 
-/// Leaves to MPI what it cannot be made to give back: the memory of operations that a rank that is gone never ends. It
-/// stays as it is until the process ends, for MPI may still read and write there.
+/// Keeps the memory of operations that a lost rank never completes until the process ends, because MPI may still access it.
 struct mpi_leave_open {
     void operator()(mpi_requests* done_with) const noexcept {
-        static std::atomic<mpi_requests*> first =
-            nullptr;  // never freed, and in sight of those who look for leaks
+        static std::atomic<mpi_requests*> first = nullptr;  // never freed, but reachable for leak checkers
         if (std::ranges::all_of(done_with->all, [](MPI_Request r) { return r == MPI_REQUEST_NULL; })) {
             delete done_with;
             return;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the ranks of an MPI program tell each other, one message to each: so who is missing has a name.
+/// Control channel between the ranks of an MPI program, by point-to-point messages, so that a missing rank can be named.
 #pragma once
 
 #include <cuota/interop/mpi_call.hpp>
@@ -26,10 +26,10 @@
 
 namespace cuota::inline v0::detail {
 
-/// One rank's end of the line. Its messages stand in a communicator of its own; all waits have a deadline.
+/// One rank's end of the channel. It uses its own communicator; all waits have a deadline.
 ///
-/// A rank that goes tells all others in a notice, with how far it had come: a round that it took part in is not lost to
-/// who has yet to hear the others. Messages between two ranks arrive in the order in which they were sent.
+/// A leaving rank sends all others a notice with its numbers of rounds and sums, so that rounds in which it took part still complete for
+/// ranks that have yet to receive messages. Messages between two ranks arrive in the order of sending.
 class mpi_line {
 public:
     using clock = std::chrono::steady_clock;
@@ -48,7 +48,7 @@ public:
     }
     mpi_line(mpi_line const&) = delete;
     mpi_line& operator=(mpi_line const&) = delete;
-    // The communicator stays MPI's: to free it is for all ranks together, and they may be anywhere. close() does.
+    // Does not free the communicator, which is collective and could block: close() does.
     ~mpi_line() = default;
 
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
@@ -58,7 +58,7 @@ public:
     [[nodiscard]] bool is_gone() const noexcept { return gone_.has_value(); }
     [[nodiscard]] bool is_closed() const noexcept { return is_closed_; }
 
-    /// Throws: rank_gone; misuse for words that another rank has not as many of, and when it was closed.
+    /// All-gather. Throws: rank_gone; misuse if ranks send different numbers of words, or after close().
     void gather(std::span<std::uint64_t const> mine, std::span<std::uint64_t> all) {
         check_open();
         say(words_of(mine));
@@ -67,7 +67,7 @@ public:
         for (std::size_t r = 0; r != ranks(); ++r)
             if (r == rank_) heard[r].assign(mine.begin(), mine.end());
             else heard[r] = taken_from(r);
-        ++rounds_;  // all have come, whatever they say
+        ++rounds_;  // all have arrived, whatever they sent
         for (std::size_t r = 0; r != ranks(); ++r) {
             if (heard[r].size() != mine.size())
                 throw_misuse(
@@ -77,7 +77,7 @@ public:
         }
     }
 
-    /// The others hear of it at once, whatever they wait for.
+    /// Notifies the other ranks immediately, whatever they wait for.
     void leave(std::string const& why) noexcept {
         if (gone_ || has_left_ || is_closed_) return;
         has_left_ = true;
@@ -87,8 +87,8 @@ public:
         });
     }
 
-    /// The end of all ranks together: whoever has called it hears nothing more. Throws: rank_gone, that also names one that
-    /// has closed and yet takes nothing of what was sent to it before.
+    /// Collective; nothing is received afterwards. Throws: rank_gone, also for a rank that has closed but does not receive earlier
+    /// messages.
     void close() {
         check_open();
         throw_if_gone();
@@ -102,12 +102,12 @@ public:
         mpi_check(MPI_Comm_free(line_.get()), "MPI_Comm_free");
     }
 
-    /// Throws: misuse on a thread that may not call MPI, and when it was closed.
+    /// Throws: misuse on a thread that may not call MPI, and after close().
     void check_open() const {
         mpi_check_thread();
         if (is_closed_ || is_closing_) throw_misuse("mpi_ranks: a group was used after it was closed");
     }
-    /// Hears what has come, and lets MPI go on. Throws: rank_gone when a rank is gone that this one still needs.
+    /// Receives all pending messages and makes progress. Throws: rank_gone if a rank is lost that this one still needs.
     void listen() {
         mpi_check_thread();
         while (receive_one()) {}
@@ -117,7 +117,7 @@ public:
                 note_gone(n->gone);
         throw_if_gone();
     }
-    /// Tells all others that it waits no longer for that rank. Throws: rank_gone, always.
+    /// Notifies the other ranks that this one no longer waits for `missing`. Throws: rank_gone, always.
     [[noreturn]] void give_up(std::size_t missing, std::string const& why) {
         note_gone({missing, why + ", after " + count_text(rounds_) + (rounds_ == 1 ? " round" : " rounds")});
         report_failure_of([&] { say(notice_of(*gone_, false)); });
@@ -126,7 +126,7 @@ public:
     void throw_if_gone() const {
         if (gone_) throw rank_gone{gone_->rank, ranks(), gone_->why};
     }
-    /// A sum over all ranks has come to its end here.
+    /// Counts a sum that has finished here.
     void count_sum() noexcept { ++sums_; }
 
 private:
@@ -136,24 +136,24 @@ private:
     };
     struct notice {
         absence gone{};
-        std::uint64_t rounds = 0;  // that its sender had been in
+        std::uint64_t rounds = 0;  // of the sender
         std::uint64_t sums = 0;
     };
     struct peer {
         std::deque<std::vector<std::uint64_t>> said{};
-        std::optional<notice> told{};  // the first
+        std::optional<notice> told{};  // the first one
         bool has_closed = false;
     };
     enum kind : std::uint64_t { is_words, is_notice, is_last_notice };
     static constexpr int tag = 0;
     static constexpr std::size_t longest_text = 240;
 
-    // A rank that had come further than this one has sent all that this one waits for; another has not, or had given up.
+    // A rank that was ahead of this one has sent everything that this one waits for; any other has not, or has given up.
     [[nodiscard]] bool is_needed_after(notice const& n) const noexcept {
         return n.rounds <= rounds_ && n.sums <= sums_;
     }
 
-    // ---- messages: the kind, and what it has to say
+    // ---- messages: kind, then content
 
     [[nodiscard]] static std::vector<std::uint64_t> words_of(std::span<std::uint64_t const> mine) {
         std::vector<std::uint64_t> made{is_words};
@@ -191,7 +191,7 @@ private:
         auto const words = std::make_shared<std::vector<std::uint64_t> const>(std::move(message));
         made->memory.push_back(words);
         made->all.assign(ranks(), MPI_REQUEST_NULL);
-        sends_.push_back(std::move(made));  // now it is kept, wherever the sends stop
+        sends_.push_back(std::move(made));  // kept even if a send fails
         for (std::size_t r = 0; r != ranks(); ++r) {
             if (r == rank_) continue;
             int const code = MPI_Isend(words->data(), static_cast<int>(words->size()), MPI_UINT64_T,
@@ -203,7 +203,7 @@ private:
         sends_.remove_if([](auto& sent) { return sent->are_over(); });
         return sends_.empty();
     }
-    // The first rank that something is still under way to. ranks(): none.
+    // Returns the first rank with a pending send; ranks() if none.
     [[nodiscard]] std::size_t first_unreached() const noexcept {
         std::size_t r = 0;
         while (r != ranks() && std::ranges::all_of(sends_, [r](auto const& sent) {
@@ -212,7 +212,7 @@ private:
             ++r;
         return r;
     }
-    // These are short: what is announced is here, and receiving it does not wait.
+    // Messages are short: an announced one has arrived, and receiving it does not block.
     [[nodiscard]] bool receive_one() {
         int is_there = 0;
         MPI_Message message = MPI_MESSAGE_NULL;
@@ -248,7 +248,7 @@ private:
     void note_gone(absence const& gone) {
         if (!gone_) gone_ = gone;
     }
-    // Not MPI_Comm_dup, which would wait for a rank that never comes. Where its result goes lives as long as it may come.
+    // MPI_Comm_dup would block on a rank that never arrives. The result's memory lives as long as MPI may write it.
     void duplicate(MPI_Comm of, place where) {
         mpi_operations made{new mpi_requests};
         made->memory.push_back(line_);
@@ -271,7 +271,7 @@ private:
     std::list<mpi_operations> sends_{};
     std::uint64_t rounds_ = 0;
     std::uint64_t sums_ = 0;
-    std::optional<absence> gone_{};  // the first
+    std::optional<absence> gone_{};  // the first one
     bool has_left_ = false;
     bool is_closing_ = false;
     bool is_closed_ = false;

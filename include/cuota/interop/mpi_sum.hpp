@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A sum over the ranks of an MPI program, by messages: in one order, and who is missing has a name.
+/// A sum over the ranks of an MPI program with a fixed order of additions, by messages, so that a missing rank can be named.
 #pragma once
 
 #include <cuota/interop/mpi_call.hpp>
@@ -18,18 +18,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// Every rank adds up a part of the elements: it gets that part of all others, and gives all others the sums.
+/// Reduce-scatter and all-gather: each rank adds up one part of the elements, receives that part from all others and sends them the sums.
 ///
-/// Each element is added up once, by one rank, in the order of ranks: (first + second) + third. So all ranks have the
-/// same bits, whatever came when, and in every run. A rank sends and receives 2 (n - 1) / n of the elements, in
-/// 2 (n - 1) messages each way.
+/// Each element is added up by one rank in the order of ranks, (first + second) + third, so all ranks and all runs have the same bits. A
+/// rank sends and receives 2 (n - 1) / n of the elements, in 2 (n - 1) messages each way.
 class mpi_sum {
 public:
-    /// `scratch` has room for this rank's part of all others: mpi_sum::scratch. Throws: rank_gone, mpi_error.
+    /// `scratch` holds this rank's part from all others: mpi_sum::scratch floats. Throws: rank_gone, mpi_error.
     mpi_sum(std::shared_ptr<mpi_line> line, std::uint64_t number, std::span<float> elements,
             std::span<float> scratch, std::shared_ptr<void const> owner)
         : line_{std::move(line)}, elements_{elements}, scratch_{scratch}, owner_{std::move(owner)} {
-        // Tags tell the sums apart that are under way together.
+        // Tags distinguish concurrent sums.
         tag_ = 1 + 2 * static_cast<int>(number % 8192);
         receives_ = begun();
         sends_ = begun();
@@ -44,7 +43,7 @@ public:
         return ranks < 2 ? 0 : (ranks - 1) * (count / ranks + 1);
     }
 
-    /// Goes on as far as it can: true when the elements are the sums, and MPI needs nothing more of them.
+    /// Makes progress; returns whether the elements are the sums and MPI no longer accesses them.
     [[nodiscard]] bool is_over() {
         if (is_over_) return true;
         if (!has_added_) {
@@ -59,12 +58,12 @@ public:
         line_->count_sum();
         return is_over_ = true;
     }
-    /// When it counts as late. The sums of another rank come after that one has waited for whom it misses: a rank that
-    /// waits for sums gives up later, so that the one that is missing is named, and not one that waits for it.
+    /// Deadline of the sum. Another rank sends sums only after waiting for its missing parts, so the wait for sums has twice the time: the
+    /// missing rank is named, not one that waits for it.
     [[nodiscard]] mpi_line::clock::time_point end() const noexcept {
         return begun_ + (has_added_ ? 2 : 1) * line_->deadline();
     }
-    /// The first rank of which something is missing.
+    /// Returns the first rank with a pending message; ranks() if none.
     [[nodiscard]] std::size_t missing() const noexcept {
         for (auto const* list : {receives_.get(), sends_.get()})
             for (std::size_t r = 0; r != line_->ranks(); ++r)
@@ -97,7 +96,7 @@ private:
                   "MPI_Isend");
     }
 
-    // The elements that a rank adds up, and what that rank sent of this one's.
+    // The elements that rank r adds up, and the scratch for r's values of this rank's part.
     [[nodiscard]] std::span<float> part(std::size_t r) const noexcept {
         std::size_t const first = cut(r);
         return elements_.subspan(first, cut(r + 1) - first);

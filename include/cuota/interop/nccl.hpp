@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sums over ranks by NCCL, from device to device, with a deadline. Not in all.hpp: it needs NCCL 2.14 or later.
+/// Sums over ranks with NCCL, from device to device, with a deadline. Not in all.hpp: requires NCCL 2.14 or later.
 #pragma once
 
 #include <nccl.h>
@@ -31,19 +31,18 @@
 
 namespace cuota::inline v0 {
 
-/// A call of NCCL failed, or what it had begun did not end in time. Carries the code and the call.
+/// An NCCL call failed, or its operation exceeded the deadline. Stores the code and the call.
 class CUOTA_PROCESS_TYPE nccl_error : public std::runtime_error {
 public:
-    /// `call` is NCCL's name of it, `why` what NCCL says of the code.
+    /// `call` is the NCCL function, `why` NCCL's text for the code.
     nccl_error(ncclResult_t code, std::string const& call, std::string const& why, place where = {})
         : std::runtime_error{"cuota::nccl_error: " + call + " failed with " + why + suffix(where)},
           code_{code},
           call_{std::make_shared<std::string const>(call)} {}
 
-    [[nodiscard]] ncclResult_t code() const noexcept {
-        return code_;
-    }  ///< ncclInProgress: the deadline was over
-    [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< the function's name
+    /// NCCL's code; ncclInProgress if the deadline was exceeded.
+    [[nodiscard]] ncclResult_t code() const noexcept { return code_; }
+    [[nodiscard]] std::string const& call() const noexcept { return *call_; }  ///< name of the function
 
 private:
     static std::string suffix(place where) {
@@ -64,7 +63,7 @@ namespace detail {
     return {code, call, why, where};
 }
 
-/// A communicator that never blocks: whatever is under way can be asked for, and given up.
+/// A nonblocking communicator, whose operations can be polled and aborted.
 class nccl_communicator {
 public:
     using clock = std::chrono::steady_clock;
@@ -110,11 +109,11 @@ public:
         return begun + deadline_;
     }
 
-    /// What is under way on the device ends, too, without a result.
+    /// Also ends running device work, without a result.
     void abort() noexcept {
         if (ncclComm_t const lost = std::exchange(comm_, nullptr)) (void)ncclCommAbort(lost);
     }
-    /// True when nothing of what was called is still being started. Throws: nccl_error.
+    /// Returns whether all calls have been started. Throws: nccl_error.
     [[nodiscard]] bool is_settled(char const* call, place where = {}) const {
         ncclResult_t state = ncclSuccess;
         check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", where);
@@ -137,7 +136,7 @@ private:
         for (poll_pause pause; !is_settled(call, where); pause())
             if (clock::now() >= end) give_up(call, where);
     }
-    // The first rank makes it; all have it of the agreement.
+    // Rank 0 creates the id and shares it through the agreement.
     [[nodiscard]] static ncclUniqueId shared_id(agreement& ranks, place where) {
         constexpr std::size_t words = NCCL_UNIQUE_ID_BYTES / sizeof(std::uint64_t);
         auto const mine = all_or_none(
@@ -163,48 +162,46 @@ private:
 
 }  // namespace detail
 
-/// Sums over ranks of device memory, in order of a stream: a reduce_link, what gradient_buckets stand on.
+/// Sums over ranks in device memory, in the order of a stream: a reduce_link (all-reduce backend) for gradient_buckets.
 ///
-///     agreement ranks = group.join();  // of mpi_ranks or thread_ranks: it says who is gone, which NCCL does not
+///     agreement ranks = group.join();  // of mpi_ranks or thread_ranks: identifies lost ranks, which NCCL does not
 ///     gradient_buckets sums{nccl_sums{ranks, 2min}, counts, {.memory = budgeted<device_memory>{device}}};
 ///
-/// A sum that does not start on all ranks, or does not end, within the deadline is given up: ncclCommAbort frees this
-/// rank's device of it. Then gradient_buckets asks the agreement, which names the rank.
-/// All ranks have the same bits, as NCCL's all-reduce gives all the same result; from run to run they may differ where NCCL
-/// chooses another algorithm, which NCCL_ALGO and NCCL_PROTO fix.
-/// What NCCL takes for itself is the driver's, as the context is: no budget sees it.
-/// Of the device that is current when it is made. Move-only. Threads: one at a time. Its end waits for what is under way,
-/// and not beyond the deadline; in a forked child it makes no call.
-/// Throws:  nccl_error, with ncclInProgress when a deadline was over; misuse in a forked child.
-/// Cost:    of a sum one call of NCCL and an event; no memory but NCCL's.
+/// A sum that does not start on all ranks, or does not finish, within the deadline is aborted: ncclCommAbort removes it from this rank's
+/// device. gradient_buckets then queries the agreement, which names the rank. All ranks have the same bits, because NCCL's all-reduce gives
+/// all the same result. Runs may differ if NCCL chooses another algorithm; NCCL_ALGO and NCCL_PROTO fix it. NCCL allocates its own memory
+/// from the driver, like the CUDA context: no budget counts it. Uses the device that is current on construction. Move-only. The destructor
+/// waits for pending work, up to the deadline; in a forked child it makes no call.
+/// Threads: one at a time.
+/// Throws:  nccl_error, with ncclInProgress if a deadline was exceeded; misuse in a forked child.
+/// Cost:    per sum, one NCCL call and an event; no memory except NCCL's.
 /// Example: examples/train_ranks.cpp
 class nccl_sums {
 public:
-    static constexpr bool on_device = true;  ///< it sums on the device
+    static constexpr bool on_device = true;  ///< sums on the device
 
-    /// All ranks of the agreement make it together. Throws: misuse for a deadline that is over; nccl_error; what the
-    /// agreement throws.
+    /// Collective over all ranks of the agreement. Throws: misuse for a deadline that is not positive; nccl_error; the agreement's
+    /// exceptions.
     explicit nccl_sums(agreement& ranks, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                        place where = place::here()) {
         if (deadline <= std::chrono::nanoseconds::zero())
             detail::throw_misuse(where, "nccl_sums: a deadline that is over before anybody can come");
-        // What is nearly for ever would wrap as a point in time.
+        // A nearly unlimited deadline would overflow as a time point.
         constexpr std::chrono::nanoseconds a_year = std::chrono::hours{24 * 365};
         comm_ =
             std::make_unique<detail::nccl_communicator>(ranks, deadline < a_year ? deadline : a_year, where);
     }
-    nccl_sums(nccl_sums&&) noexcept = default;             ///< every use of the other one is a misuse then
-    nccl_sums& operator=(nccl_sums&&) noexcept = default;  ///< its own sums end first, as at its end
-    nccl_sums(nccl_sums const&) = delete;                  // two that number the same sums
+    nccl_sums(nccl_sums&&) noexcept = default;             ///< any use of `other` is misuse afterwards
+    nccl_sums& operator=(nccl_sums&&) noexcept = default;  ///< its own sums end first, as in the destructor
+    nccl_sums(nccl_sums const&) = delete;                  // copies would number the same sums
     nccl_sums& operator=(nccl_sums const&) = delete;
     ~nccl_sums() = default;
 
     [[nodiscard]] std::size_t ranks() const { return comm().ranks(); }           ///< of the agreement
     [[nodiscard]] std::size_t scratch(std::size_t) const noexcept { return 0; }  ///< NCCL has its own
 
-    /// Begins to replace the elements by their sums over all ranks, in order of s; returns its number. The owner keeps the
-    /// memory.
-    /// Throws: misuse while another sum starts, and after a failure; nccl_error: the link has ended then.
+    /// Starts an in-place sum over all ranks in the order of s; returns its number. `owner` keeps the memory alive. Throws: misuse while
+    /// another sum starts and after a failure; nccl_error, after which the link must not be used.
     std::uint64_t begin(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
                         stream_ref s) {
         expect_usable();
@@ -218,15 +215,15 @@ public:
         is_starting_ = true;
         return begun_++;
     }
-    /// Lets a sum start that has not; true when what is enqueued from now on, on the sum's stream, comes after it.
-    /// Throws: as begin. No wait.
+    /// Advances a sum that has not started; returns whether later work on the sum's stream is ordered after it. Does not wait. Throws: as
+    /// begin.
     [[nodiscard]] bool is_over(std::uint64_t number) {
         expect_usable();
         if (is_starting_) run_or_abort([&] { is_starting_ = !comm_->is_settled(call); });
         if (!is_starting_ && !open_.empty() && !open_.back().end) open_.back().end = mark(open_.back().on);
         return number + is_starting_ < begun_;
     }
-    /// Lets go of sums that are over. Throws: nccl_error when NCCL met an error, or the oldest one is late.
+    /// Releases finished sums. Throws: nccl_error if NCCL met an error or the oldest sum is late.
     void check() {
         run_or_abort([&] {
             (void)comm_->is_settled(call);
@@ -246,7 +243,7 @@ private:
         stream_ref on;
         std::shared_ptr<void const> owner;
         clock::time_point begun;
-        std::optional<event> end;  // when the device was given all of it
+        std::optional<event> end;  // recorded once the sum is fully enqueued
     };
 
     [[nodiscard]] event mark(stream_ref s) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Device memory for PyTorch, under a budget for each device: what a shared library calls that PyTorch is told to load.
-/// Not in all.hpp. Needs no header of PyTorch's: between the two are C functions (examples/pytorch_allocator.cpp).
+/// Budgeted device memory for PyTorch, through a shared library that PyTorch loads. Not in all.hpp. Requires no PyTorch header: the
+/// interface consists of C functions (examples/pytorch_allocator.cpp).
 #pragma once
 
 #include <algorithm>
@@ -36,49 +36,48 @@
 
 namespace cuota::inline v0 {
 
-/// What PyTorch is served from: for each device that it asks for, a budget and a pool, made with the first request.
+/// Serves PyTorch: one budget and one pool per device, made on its first request.
 ///
-/// PyTorch has two ways to take memory of a library, and they differ in what a refusal may be:
-/// - `torch.cuda.MemPool` with `use_mem_pool`: PyTorch's own cache stays, and asks for its segments. Null is a refusal:
-///   it frees what it has cached, asks again, and raises torch.OutOfMemoryError. That is `try_allocate`.
-/// - `change_current_allocator`: every tensor is asked for here, and null is not looked at: the first kernel would fault.
-///   So it must throw, and PyTorch raises RuntimeError with the text. That is `allocate`.
+/// PyTorch can use an external allocator in two ways, which differ in how a refusal is reported:
+/// - `torch.cuda.MemPool` with `use_mem_pool`: PyTorch's cache remains and requests segments. Null is a refusal: PyTorch frees cached
+///   memory, retries, and raises torch.OutOfMemoryError. Use `try_allocate`.
+/// - `change_current_allocator`: every tensor is requested here, and null is not checked, so the first kernel would fault. The allocator
+///   must throw, and PyTorch raises RuntimeError with the text. Use `allocate`.
 ///
-/// Streams are PyTorch's and stay its own: one that memory was taken or marked on must not be destroyed before that memory
-/// was given back. PyTorch keeps its own streams for ever; a torch.cuda.ExternalStream is its owner's to keep.
-/// While a stream is captured into a graph (torch.cuda.graph), memory can be allocated on it; the capture is not invalidated. PyTorch
-/// keeps the memory of a graph until the graph is reset. A block that is freed while a stream that uses it is being captured stays
-/// allocated, and is reused in that capture only.
-/// The memory is pages of the driver's virtual memory where the device has that: other processes cannot open it by CUDA's IPC,
-/// so tensors on the device do not go through torch.multiprocessing.
-/// What the budget counts is what the driver gave, in pages of 2 MiB: not the CUDA context, nor what libraries take.
-/// Units:   bytes. Order: memory is valid in the stream that it is asked for on; it is given back in order of the stream
-///          given then and of all that it was marked for, and the host waits for none of them.
-/// Threads: any. Throws: as each says; the process's own (`of_process`) is never destroyed, so that what PyTorch gives
-///          back while the program ends finds it.
-/// Cost:    as scoped_pool of a native stream: a lock, the question whether the stream is captured, and at the release an event.
+/// PyTorch owns its streams: a stream on which memory was allocated or marked must outlive that memory. PyTorch never destroys its own
+/// streams; a torch.cuda.ExternalStream belongs to its owner. While a stream is captured (torch.cuda.graph), memory can be allocated on it
+/// without invalidating the capture. PyTorch keeps a graph's memory until the graph is reset. A block that is freed while a stream that
+/// uses it is being captured stays allocated and is reused in that capture only. The memory consists of pages of the driver's virtual
+/// memory where the device supports that: CUDA's IPC cannot share it, so device tensors cannot go through torch.multiprocessing. The budget
+/// counts the driver's pages of 2 MiB, but neither the CUDA context nor libraries' memory.
+/// Units:   bytes.
+/// Order:   memory is valid in the order of its allocation's stream. Deallocation is ordered after the given stream and all marked ones,
+///          without blocking the host.
+/// Threads: any.
+/// Throws:  as stated. The process's object (`of_process`) is never destroyed, so that PyTorch can free memory while the program exits.
+/// Cost:    as scoped_pool on a native stream: a lock and a query for capture, and an event per deallocation.
 /// Example: examples/pytorch_allocator.cpp
 class pytorch_memory {
 public:
-    /// The limits of devices that are asked for later.
+    /// Sets the limits of devices that are opened later.
     explicit pytorch_memory(device_limits limits = {})
         : limits_{shared_value<device_limits const>::make(std::move(limits))} {}
-    pytorch_memory(pytorch_memory const&) = delete;  // PyTorch gives back where it took
+    pytorch_memory(pytorch_memory const&) = delete;  // PyTorch frees memory where it was allocated
     pytorch_memory& operator=(pytorch_memory const&) = delete;
-    /// What is still alive is reported by the pools.
+    /// The pools report memory that is still allocated.
     ~pytorch_memory() {
-        recorder_.reset();  // before the budgets that it looks on
+        recorder_.reset();  // before the budgets that it observes
         for (std::atomic<detail::pytorch_device*>& one : devices_) delete one.load();
     }
 
-    /// The one of this process, limited as CUOTA_BUDGET says. When that text is wrong all requests are refused, with the
-    /// reason, until `configure` has one that is right.
+    /// Returns the object of this process, with limits from CUOTA_BUDGET. If that text is invalid, all requests are refused with the reason
+    /// until `configure` succeeds.
     CUOTA_PROCESS_STATE [[nodiscard]] static pytorch_memory& of_process() noexcept {
         static pytorch_memory& one = *of_environment();
         return one;
     }
 
-    /// Limits for devices that nothing was asked of yet; see device_limits. Throws: misuse; unchanged then.
+    /// Sets the limits of devices that are not open yet; see device_limits. Throws: misuse; unchanged on failure.
     void configure(std::string_view text) {
         auto fresh = shared_value<device_limits const>::make(text, "configure");
         detail::region_lock const lock{guard()};
@@ -86,8 +85,8 @@ public:
         wrong_limits_ = nullptr;
     }
 
-    /// Null for 0 bytes. Throws: budget_exceeded, out_of_memory, cuda_error, misuse (a device that is not there), and
-    /// what was wrong with CUOTA_BUDGET: nothing is taken then.
+    /// Allocates; returns null for 0 bytes. Throws: budget_exceeded, out_of_memory, cuda_error, misuse (invalid device), and the error in
+    /// CUOTA_BUDGET. On failure, nothing is allocated.
     [[nodiscard]] void* allocate(std::size_t bytes, int device, cudaStream_t s) {
         try {
             return at(device).allocate(s, bytes);
@@ -96,16 +95,16 @@ public:
             throw;
         }
     }
-    /// Null when it is refused, and why is in last_failure(). What is no lack of memory goes to the error sink, too:
-    /// PyTorch will say that memory is short.
+    /// Same, but returns null if refused; last_failure() has the reason. Errors other than lack of memory also go to the error sink,
+    /// because PyTorch reports them as lack of memory.
     [[nodiscard]] void* try_allocate(std::size_t bytes, int device, cudaStream_t s) noexcept {
         void* p = nullptr;
         try_to([&] { p = at(device).allocate(s, bytes); });
         return p;
     }
-    /// Memory of this device that is alive, with as many bytes as it was asked for; or null. Anything else goes to the error
-    /// sink as misuse, and to last_failure(), and changes nothing.
-    /// Does nothing in a forked child of the process that allocated it, where Python's collector may call this.
+    /// Deallocates live memory of this device with the bytes of its allocation; null is ignored. Anything else is reported to the error
+    /// sink as misuse, kept for last_failure(), and has no effect. Does nothing in a forked child of the allocating process, where Python's
+    /// collector may call this.
     void deallocate(void* p, std::size_t bytes, int device, cudaStream_t s) noexcept {
         if (!p || detail::process_number::is_cuda_of_parent()) return;
         try_to([&] {
@@ -114,7 +113,7 @@ public:
             wrong.rethrow();
         });
     }
-    /// Work of s uses p, too: when p is given back, it serves nobody before what is enqueued on s by then.
+    /// Marks p as used by s: after its deallocation, p is reused only after the work that s has by that time.
     void record_stream(void* p, cudaStream_t s) noexcept {
         if (p)
             try_to([&] {
@@ -123,15 +122,15 @@ public:
             });
     }
 
-    /// Gives back to the driver what nobody uses, on all devices; returns the bytes.
+    /// Releases unused memory of all devices to the driver; returns the bytes.
     std::size_t trim() noexcept {
         std::size_t given = 0;
         for_each([&](detail::pytorch_device& one) { try_to([&] { given += one.trim(0); }); });
         return given;
     }
-    /// Sets a device's limit, from now on. Throws: misuse, cuda_error.
+    /// Sets a device's limit from now on. Throws: misuse, cuda_error.
     void set_limit(int device, std::size_t bytes) { at(device).set_limit(bytes); }
-    /// As set_limit, to a share of the device's memory: 0 to 1. Throws: misuse, cuda_error; unchanged then.
+    /// Sets a device's limit to a share (0 to 1) of its memory. Throws: misuse, cuda_error; unchanged on failure.
     void set_share(int device, double share) {
         if (!(share >= 0.0 && share <= 1.0))
             detail::throw_misuse("a share of {} is not between 0 and 1", {share});
@@ -140,16 +139,17 @@ public:
         one.set_limit(std::min(total, static_cast<std::size_t>(share * static_cast<double>(total))));
     }
 
-    /// Whether a device was asked for: then its budget and its pool are there.
+    /// Returns whether a device is open, that is, has a budget and a pool.
     [[nodiscard]] bool is_open(int device) const noexcept {
         return device >= 0 && device < most_devices &&
                devices_[static_cast<std::size_t>(device)].load() != nullptr;
     }
-    /// The budget of a device, and what its pool holds. Both open the device, as a request does. Throws: as `allocate`.
+    /// Returns a device's budget; opens the device like a request. Throws: as `allocate`.
     [[nodiscard]] budget const& account(int device) { return at(device).account(); }
-    [[nodiscard]] pool_stats stats(int device) { return at(device).stats(); }  ///< of its pool
+    /// Returns the statistics of its pool; opens the device.
+    [[nodiscard]] pool_stats stats(int device) { return at(device).stats(); }
 
-    /// Every device on one screen; see `summary`. Throws: std::bad_alloc.
+    /// Returns the `summary` of all devices. Throws: std::bad_alloc.
     [[nodiscard]] std::string summary_text() {
         std::string all;
         for_each([&](detail::pytorch_device& one) {
@@ -157,7 +157,7 @@ public:
         });
         return all.empty() ? "nothing was asked of any device" : all;
     }
-    /// A list with a summary_json of each device. Throws: std::bad_alloc.
+    /// Returns a JSON list with the summary_json of each device. Throws: std::bad_alloc.
     [[nodiscard]] std::string summary_as_json() {
         std::string all;
         for_each([&](detail::pytorch_device& one) {
@@ -166,8 +166,7 @@ public:
         });
         return detail::message("[{}]", {all});
     }
-    /// From now on the last events of all devices are remembered, for `recorded`. Throws: misuse when they are already;
-    /// as `recorder`.
+    /// Starts recording the last events of all devices, for `recorded`. Throws: misuse if already recording; as `recorder`.
     void record(recorder_options wanted = {}) {
         detail::region_lock const lock{opening()};
         if (recorder_) detail::throw_misuse("PyTorch's memory is recorded already");
@@ -175,14 +174,14 @@ public:
         for_each([&](detail::pytorch_device& one) { fresh.watch(one.account()); });
         recorder_.emplace(std::move(fresh));
     }
-    /// For write_timeline and write_memory_viz. Throws: misuse when nothing is recorded; std::bad_alloc.
+    /// Returns the events, for write_timeline and write_memory_viz. Throws: misuse if not recording; std::bad_alloc.
     [[nodiscard]] recording recorded() {
         detail::region_lock const lock{opening()};
         if (!recorder_) detail::throw_misuse("PyTorch's memory is not recorded");
         return recorder_->read();
     }
 
-    /// Why a request was refused, or another call did nothing, last; empty when none was. Throws: std::bad_alloc.
+    /// Returns the reason of the last refused request or failed call; empty if none. Throws: std::bad_alloc.
     [[nodiscard]] std::string last_failure() {
         std::exception_ptr last;
         {
@@ -197,7 +196,7 @@ public:
         return {};
     }
 
-    /// Runs `step`; what it throws is remembered for last_failure(). True when nothing was thrown. Never throws: for C.
+    /// Runs `step`, keeps its exception for last_failure() and returns whether it threw nothing. Never throws: for C.
     template <class Step>
     bool try_to(Step&& step) noexcept {
         try {
@@ -235,7 +234,7 @@ private:
 
     void remember(std::exception_ptr failure) noexcept {
         detail::region_lock const lock{guard()};
-        last_.swap(failure);  // the one before ends outside the lock
+        last_.swap(failure);  // the previous one is destroyed outside the lock
     }
 
     [[nodiscard]] std::atomic<detail::pytorch_device*>& place_of(int ordinal) {
@@ -286,8 +285,8 @@ private:
     std::exception_ptr last_;
 };
 
-/// A text for C: as much of it as there is room for, and a 0 behind; returns the bytes that all of it would take, without
-/// the 0. A null buffer, or one without room, only asks. What is cut is cut between characters of UTF-8.
+/// Copies a text to a C buffer, truncated to it at a UTF-8 character and null-terminated; returns the length of the whole text without the
+/// terminator. With a null or empty buffer, only returns the length.
 inline std::size_t copy_text(std::string const& text, char* into, std::size_t room) noexcept {
     if (!into || room == 0) return text.size();
     std::size_t count = std::min(text.size(), room - 1);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One device that PyTorch is served on, and the streams that its memory is used on.
+/// One device of pytorch_memory, and the streams on which its memory is used.
 #pragma once
 
 #include <algorithm>
@@ -26,19 +26,19 @@
 
 namespace cuota::inline v0::detail {
 
-/// Streams that use memory beside the one that it is of, until it is given back. Threads: any.
+/// Additional streams that use a block until it is freed. Threads: any.
 class marked_streams {
 public:
-    /// Throws: std::bad_alloc; unchanged then.
+    /// Throws: std::bad_alloc; unchanged on failure.
     void add(void* p, cudaStream_t s) {
         region_lock const lock{guard_};
         std::vector<cudaStream_t>& of = streams_[p];
         if (std::ranges::find(of, s) == of.end()) of.push_back(s);
         memories_.store(streams_.size(), std::memory_order_relaxed);
     }
-    /// Those of p, and it has none any more. No lock while nothing is marked.
+    /// Returns and removes the streams of p. Takes no lock while no block is marked.
     [[nodiscard]] std::vector<cudaStream_t> take(void* p) noexcept {
-        // Whoever gives p back comes after whoever marked it, and so sees that something is.
+        // The deallocation of p happens after its marks, and so sees that some exist.
         if (memories_.load(std::memory_order_relaxed) == 0) return {};
         region_lock const lock{guard_};
         auto const of = streams_.find(p);
@@ -55,10 +55,10 @@ private:
     std::atomic<std::size_t> memories_ = 0;
 };
 
-/// One device's budget and pool. Threads: any.
+/// A device's budget and pool. Threads: any.
 class pytorch_device {
 public:
-    /// With that device current. Throws: cuda_error, std::bad_alloc.
+    /// Requires that the device is current. Throws: cuda_error, std::bad_alloc.
     pytorch_device(device where, std::size_t limit)
         : where_{where},
           account_{"device " + std::to_string(where.ordinal()), limit},
@@ -66,10 +66,10 @@ public:
 
     /// Throws: as scoped_pool.
     [[nodiscard]] void* allocate(cudaStream_t s, std::size_t bytes) {
-        device_scope const here{where_};  // the default stream's handle means that of the current device
+        device_scope const here{where_};  // the default stream's handle refers to the current device
         return pool_.allocate(s, bytes, default_alignment, "pytorch", {});
     }
-    /// After the work of s so far, and after that of `others`. What goes wrong is reported.
+    /// Deallocates after the work of s and `others` so far. Errors are reported.
     void deallocate(cudaStream_t s, void* p, std::size_t bytes,
                     std::vector<cudaStream_t> const& others) noexcept {
         std::optional<device_scope> here;
@@ -80,13 +80,13 @@ public:
         pool_.deallocate(after ? stream_ref{*after} : stream_ref{s}, p, bytes);
     }
 
-    /// Bytes given back to the driver. Throws: cuda_error.
+    /// Returns the bytes released to the driver. Throws: cuda_error.
     std::size_t trim(std::size_t keep) {
         device_scope const here{where_};
         return pool_.trim(keep);
     }
-    /// May be under what is held: then what nobody uses is given back, and nothing more is had until there is room.
-    /// Throws: cuda_error; the limit is set all the same.
+    /// May be below the held bytes: releases unused memory, and requests are refused until they fit. Throws: cuda_error; the limit is set
+    /// anyway.
     void set_limit(std::size_t bytes) {
         if (process_number::is_cuda_of_parent()) throw_forked();
         (void)budget_access::node(account_).set_limit(bytes);
@@ -98,9 +98,9 @@ public:
     [[nodiscard]] pool_stats stats() const noexcept { return pool_.stats(); }
 
 private:
-    // Makes the device current to give something back. What fails for a passing reason must not leave a leak: it is tried
-    // again, and then done without, for only the default stream means another one then. False when CUDA has ended with
-    // the program: then the driver has taken all back.
+    // Makes the device current for a deallocation. A transient error must not leak memory: retries once, then goes on without, which
+    // matters only for a default stream's handle. Returns false if CUDA has shut down with the program: the driver has then freed
+    // everything.
     [[nodiscard]] bool enter(std::optional<device_scope>& here) const noexcept {
         for (int tries = 0; tries != 2; ++tries) try {
                 here.emplace(where_);
@@ -112,7 +112,7 @@ private:
             }
         return true;
     }
-    // One of `others` that is part of a foreign capture. What cannot be asked is reported.
+    // Returns one of `others` that is part of a foreign capture. Query errors are reported.
     [[nodiscard]] static std::optional<cudaStream_t> captured_of(
         std::vector<cudaStream_t> const& others) noexcept {
         std::optional<cudaStream_t> captured;
@@ -122,8 +122,8 @@ private:
             });
         return captured;
     }
-    // A stream that comes after s and all others, so that none of them waits for another. Null when there is none to be
-    // had: then the host has waited for the others.
+    // Returns a stream that waits for s and all others, so that none of them waits for another. Returns null if none is available; the host
+    // has then waited for the others.
     [[nodiscard]] stream const* gathered(cudaStream_t s, std::vector<cudaStream_t> const& others) noexcept {
         region_lock const lock{guard_};
         bool const is_after_all = report_failure_of([&] {

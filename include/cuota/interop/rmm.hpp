@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// cuota's resources under RMM's containers and adaptors, and RMM's resources under cuota's budgets and pools. Not in
-/// all.hpp: it needs RMM 26.06 or later, and the CCCL that RMM needs, which CUDA 13.0's own is not.
+/// Adapts cuota's resources to RMM's containers and adaptors, and RMM's resources to cuota's budgets and pools. Not in all.hpp: requires
+/// RMM 26.06 or later and its CCCL, which is not that of CUDA 13.0.
 #pragma once
 
 #include <cuota/interop/cuda_mr.hpp>
@@ -22,18 +22,18 @@
 
 namespace cuota::inline v0 {
 
-/// A refusal as RMM's callers expect one: an rmm::out_of_memory, whose text has cuota's in it.
+/// A refusal as an rmm::out_of_memory, for RMM's callers; its text contains cuota's.
 ///
-/// It is no cuota::out_of_memory as well: with a std::bad_alloc from either side, `catch (std::bad_alloc const&)` would let
-/// it pass. The refusal is nested instead: `refused()` has its facts, and std::rethrow_if_nested throws it as it was.
-/// Made in a handler of the refusal. Throws: std::bad_alloc. Cost: that of refusal_text, microseconds.
+/// Does not derive from cuota::out_of_memory as well: with two std::bad_alloc bases, `catch (std::bad_alloc const&)` would not match. The
+/// refusal is nested instead: `refused()` has its facts, std::rethrow_if_nested throws the original. Constructed while the refusal is being
+/// handled. Throws: std::bad_alloc. Cost: that of refusal_text, microseconds.
 class CUOTA_PROCESS_TYPE rmm_out_of_memory : public rmm::out_of_memory, public std::nested_exception {
 public:
     /// Copies the facts of the refusal that is being handled.
     explicit rmm_out_of_memory(cuota::out_of_memory const& refused)
         : rmm::out_of_memory{refused.what()}, refused_{refused} {}
 
-    /// With its facts.
+    /// The refusal.
     [[nodiscard]] cuota::out_of_memory const& refused() const noexcept { return refused_; }
 
 private:
@@ -54,7 +54,7 @@ struct errors_of_rmm {
             try {
                 ours.rethrow_nested();
             } catch (...) { errors_of_cuda_mr::raise(request); }
-        } catch (rmm::cuda_error const& error) {  // only its text says which
+        } catch (rmm::cuda_error const& error) {  // the code is only in its text
             throw cuda_error{cudaErrorUnknown, "an RMM resource", error.what(), request.who.where};
         } catch (rmm::logic_error const& error) {
             throw_misuse(request.who.where, "an RMM resource: {}", {error.what()});
@@ -64,33 +64,33 @@ struct errors_of_rmm {
 
 }  // namespace detail
 
-/// A resource, or a pool, for RMM's containers, adaptors and set_current_device_resource: a cuda_mr whose refusals are
-/// rmm_out_of_memory. What RMM stands on it may replace them by texts of its own, as its pool does: the budget's
-/// last_refusal has the facts.
+/// Adapts a resource or a pool to RMM's containers, adaptors and set_current_device_resource: a cuda_mr that throws refusals as
+/// rmm_out_of_memory. RMM's adaptors may replace them by exceptions with their own texts, as its pool does: the budget's last_refusal has
+/// the facts.
 ///
 ///     rmm::device_uvector<float> x{n, cuda::stream_ref{s.get()}, cuota::to_rmm(pool, "activations")};
-/// Throws: misuse when it is not device memory: then say of which kind it is; std::bad_alloc.
-/// Threads: any. Cost: as to_cuda_mr.
+/// Throws:  misuse if it is not device memory (use the overload with Kind); std::bad_alloc.
+/// Threads: any.
+/// Cost:    as to_cuda_mr.
 template <class M>
 [[nodiscard]] auto to_rmm(M const& memory, tag name = {}, place where = place::here()) {
     using handle = detail::handle_of_t<M>;
     return cuda_mr<handle, detail::kind_or_device<handle>(), detail::refusals_for_rmm>{
         detail::handle_of(memory), name, where};
 }
-/// The same, of memory of this kind: `to_rmm<memory_kind::pinned>(pool)`.
-/// Throws: as above.
+/// Same for memory of kind Kind: `to_rmm<memory_kind::pinned>(pool)`.
 template <memory_kind Kind, class M>
 [[nodiscard]] auto to_rmm(M const& memory, tag name = {}, place where = place::here()) {
     return cuda_mr<detail::handle_of_t<M>, Kind, detail::refusals_for_rmm>{detail::handle_of(memory), name,
                                                                            where};
 }
 
-/// A resource of RMM's as one of ours: from_cuda_mr, to which rmm::cuda_error is a cuda_error, rmm::logic_error misuse, and
-/// rmm::bad_alloc and rmm::out_of_memory an out_of_memory with their text as its cause.
+/// Adapts an RMM resource to cuota, as from_cuda_mr. rmm::cuda_error becomes cuda_error, rmm::logic_error misuse, and rmm::bad_alloc and
+/// rmm::out_of_memory an out_of_memory with their text as the cause.
 ///
 ///     cuota::budgeted limited{budget, cuota::from_rmm(rmm::mr::cuda_async_memory_resource{})};
-/// granule: what budgets charge in; RMM's resources round up to 256. What R is made on, its device, must be current here.
-/// Throws, cost: as from_cuda_mr.
+/// `granule` is the unit in which budgets charge; RMM's resources round up to 256. The device on which R was made must be current. Throws,
+/// cost: as from_cuda_mr.
 template <memory_kind Kind = memory_kind::device, any_cuda_mr R>
 [[nodiscard]] auto from_rmm(R r, std::size_t granule = 256, place where = place::here()) {
     return cuda_mr_upstream<R, Kind, detail::errors_of_rmm>{std::move(r), granule, device::current(), where};

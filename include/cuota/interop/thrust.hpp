@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Thrust's algorithms on leases, in order of a stream, with scratch memory of a resource. Not in all.hpp: it needs CCCL.
+/// Runs Thrust's algorithms on leases, in the order of a stream, with scratch memory from a resource. Not in all.hpp: requires CCCL.
 #pragma once
 
-/// What nvcc does not compile has Thrust's system for the host, unless the program has chosen.
+/// Without nvcc, uses Thrust's host system unless the program chose one.
 #if !defined(__CUDACC__) && !defined(THRUST_DEVICE_SYSTEM)
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
 #endif
@@ -23,7 +23,7 @@
 #include <cuota/resource/any_resource.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 
-/// The inline namespace of what depends on Thrust's system: a program may have files of several.
+/// Inline namespace of everything that depends on Thrust's device system; files of one program may use different ones.
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 #include <thrust/system_error.h>
 #define CUOTA_THRUST thrust_on_cuda
@@ -37,28 +37,27 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// The elements of a lease, for Thrust: begin() and end() are its device_ptr, so that no algorithm takes them for host
-/// memory.
+/// The elements of a lease for Thrust. begin() and end() are device_ptrs, so that algorithms do not treat them as host memory.
 ///
-/// Owns nothing, and ends with the lease: it is not made of a temporary. Its iterators are not checked.
-/// Throws: nothing. Cost: a pointer and a size.
+/// Non-owning, valid as long as the lease; cannot be made from a temporary. Iterators are not checked.
+/// Throws:  nothing. Cost: a pointer and a size.
 /// Example:
 ///     auto const keys = x.write(s);
 ///     run_thrust(s, pool, [r = thrust_range{keys}](auto const& on) { thrust::sort(on, r.begin(), r.end()); });
 template <class T>
 class thrust_range {
 public:
-    using value_type = std::remove_cv_t<T>;  ///< of the lease, without const
+    using value_type = std::remove_cv_t<T>;  ///< without const
     using iterator = thrust::device_ptr<T>;  ///< not for host code
 
-    thrust_range(lease<T> const& of) noexcept : thrust_range{of.span()} {}  ///< as long as the lease
+    thrust_range(lease<T> const& of) noexcept : thrust_range{of.span()} {}  ///< valid as long as the lease
     template <class U>
-    thrust_range(lease<U> const&&) = delete;  // the lease would end before Thrust is done
-    /// As long as its memory.
+    thrust_range(lease<U> const&&) = delete;  // the lease would be destroyed before Thrust has finished
+    /// Valid as long as the memory.
     thrust_range(device_span<T> of) noexcept : first_{of.data()}, size_{of.size()} {}
 
-    [[nodiscard]] iterator begin() const noexcept { return first_; }  ///< the first element
-    /// Behind the last.
+    [[nodiscard]] iterator begin() const noexcept { return first_; }  ///< first element
+    /// One past the last element.
     [[nodiscard]] iterator end() const noexcept { return first_ + static_cast<std::ptrdiff_t>(size_); }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }  ///< elements
 
@@ -71,28 +70,28 @@ private:
 
 namespace cuota::inline v0 {
 
-/// A resource as an allocator of bytes in order of one stream: scratch memory for Thrust's policies, of which
-/// `par_nosync` gives it back while kernels still use it.
+/// A resource as a byte allocator in the order of one stream: scratch memory for Thrust's policies, of which `par_nosync` frees it while
+/// kernels still use it.
 ///
-/// Copies are the same. The stream must outlive it, as for any stream_ref. Made by run_thrust; by hand for code that takes
-/// a policy: thrust::cuda::par_nosync(scratch).on(s.get()).
+/// Copies are equal. The stream must outlive it, as for any stream_ref. Made by run_thrust; construct it only for code that requires a
+/// policy: thrust::cuda::par_nosync(scratch).on(s.get()).
 /// Units: bytes. Threads, throws, cost: as the resource.
 class scratch_allocator {
 public:
     using value_type = char;  ///< bytes
 
-    /// Takes nothing yet. `where` stands for the scratch in refusals and accounts.
+    /// Allocates nothing. `where` is the call site of the scratch in refusals and accounts.
     scratch_allocator(stream_ref s, any_resource memory, place where = place::here()) noexcept
         : stream_{s}, memory_{std::move(memory)}, where_{where} {}
 
-    /// In order of the stream. Throws: what the resource throws.
+    /// Allocates in the order of the stream. Throws: as the resource.
     [[nodiscard]] char* allocate(std::size_t bytes) {
         return static_cast<char*>(memory_.allocate(stream_, bytes, default_alignment, {"thrust", where_}));
     }
-    /// In order of the stream.
+    /// Deallocates in the order of the stream.
     void deallocate(char* p, std::size_t bytes) noexcept { memory_.deallocate(stream_, p, bytes); }
 
-    /// The same stream and resource.
+    /// Returns whether stream and resource are the same.
     friend bool operator==(scratch_allocator const& a, scratch_allocator const& b) noexcept {
         return a.stream_ == b.stream_ && a.memory_ == b.memory_;
     }
@@ -105,7 +104,7 @@ private:
 
 namespace detail {
 
-// What an F gives for a policy, once it has run.
+// The result of F, once it has run.
 template <class R>
 class thrust_result {
 public:
@@ -121,7 +120,7 @@ private:
 
 inline namespace CUOTA_THRUST {
 
-// Throws misuse where what Thrust makes of this file's calls cannot run in this program.
+// Throws misuse if this file's Thrust calls cannot run in this program.
 inline void check_that_thrust_runs(place where) {
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
     if (is_simulated())
@@ -140,21 +139,20 @@ inline void check_that_thrust_runs(place where) {
 
 inline namespace CUOTA_THRUST {
 
-/// Runs f(policy) in order of s, where policy is what Thrust's algorithms take first; f may call several of them. What f
-/// returns is returned: then this waits for s. Without a result it does not wait, and f is copied if it runs later.
+/// Runs f(policy) in the order of s; `policy` is the first argument of Thrust's algorithms, of which f may call several. Returns f's result
+/// after waiting for s. Without a result it does not wait, and f is copied if it runs later.
 ///
-/// A function to call and no policy to keep, since a policy alone would be right on a GPU only: Thrust's systems for the
-/// host run an algorithm where it is called, on the calling thread and at once, before work that the stream still has to
-/// do. All that stands in f, the simulator runs when the stream comes to it.
+/// Takes a function instead of returning a policy, which would be correct on a GPU only: Thrust's host systems run an algorithm immediately
+/// on the calling thread, before pending work of the stream. The simulator runs f when the stream reaches it.
 ///
-/// On a GPU f runs at once on the host, and the policy is `par_nosync` on s: scratch is `memory`'s, in order of s, and may be
-/// refused. On the simulator, in a file that nvcc has not compiled, f runs as one kernel of s by Thrust's system for the
-/// host, with its scratch on the host's heap; an exception of f ends the device, as a trap would.
-/// Iterators are those of a thrust_range, whose leases on s are open during the call. f holds no reference to what ends
-/// before s has come there.
-/// Threads: any. Cost: nothing beside what the algorithms cost.
-/// Throws:  budget_exceeded, out_of_memory for scratch; cuda_error; what f throws; misuse where the file is compiled for a
-///          GPU and linked to the simulator, or the reverse. Scratch is given back in each case; what f has enqueued runs.
+/// On a GPU f runs immediately on the host, and the policy is `par_nosync` on s: scratch comes from `memory` in the order of s and may be
+/// refused. On the simulator, in a file not compiled by nvcc, f runs as one kernel of s by Thrust's host system, with scratch on the host's
+/// heap; an exception of f makes the device fail, like a trap. Iterators are those of a thrust_range, whose leases on s stay open during
+/// the call. f must not refer to objects that are destroyed before s reaches it.
+/// Threads: any.
+/// Cost:    only that of the algorithms.
+/// Throws:  budget_exceeded, out_of_memory for scratch; cuda_error; f's exceptions; misuse if the file is compiled for a GPU and linked to
+///          the simulator, or the reverse. Scratch is always freed; work that f has enqueued runs.
 template <class F>
 auto run_thrust(stream_ref s, any_resource memory, F f, place where = place::here()) {
     detail::check_that_thrust_runs(where);
@@ -169,7 +167,7 @@ auto run_thrust(stream_ref s, any_resource memory, F f, place where = place::her
         throw;
     }
 #else
-    (void)memory;  // of the device, which does not give any to what runs on it
+    (void)memory;  // device memory, which the simulator does not use for scratch
     using result = decltype(f(thrust::device));
     if constexpr (std::is_void_v<result>) {
         detail::enqueue_on_simulator(

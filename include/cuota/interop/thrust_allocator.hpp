@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory of a resource under Thrust's containers. Not in all.hpp: it needs CCCL.
+/// Allocator for Thrust's containers with memory from a resource. Not in all.hpp: requires CCCL.
 #pragma once
 
 #include <cuota/interop/thrust.hpp>
@@ -25,8 +25,8 @@
 #if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA
 namespace cuota::inline v0::detail::inline CUOTA_THRUST {
 
-/// How a container gives its new elements their values on the simulator: by a kernel of s, and it waits for it. Thrust's
-/// systems for the host would do it on the calling thread, which has no business in device memory.
+/// Initializes a container's elements on the simulator: by a kernel of s, and waits for it. Thrust's host systems would do it on the
+/// calling thread, which must not access device memory.
 class thrust_elements : public thrust::device_execution_policy<thrust_elements> {
 public:
     thrust_elements(stream_ref s, place where) noexcept : stream_{s}, where_{where} {}
@@ -60,26 +60,26 @@ private:
 
 namespace cuota::inline v0::inline CUOTA_THRUST {
 
-/// Memory of a resource for Thrust's containers: `thrust::device_vector<T, thrust_allocator<T>>`, charged, tagged and
-/// refused as any. Its pointers are Thrust's device_ptr, so that no algorithm takes the elements for those of the host.
+/// Memory of a resource for Thrust's containers: `thrust::device_vector<T, thrust_allocator<T>>`, charged, tagged and refused as usual. Its
+/// pointers are device_ptrs, so that algorithms do not treat the elements as host memory.
 ///
 ///     thrust::device_vector<int, thrust_allocator<int>> keys(n, thrust_allocator<int>{stream, pool, "keys"});
 ///     run_thrust(stream, pool, [from = keys.begin(), to = keys.end()](auto const& on) { thrust::sort(on, from, to); });
 ///
-/// What a container does by itself, Thrust does on the default stream, and waits: so memory is valid on every stream at
-/// once. At a container's end it is given back in order of s: work that s has by then may still use it, work of other
-/// streams must have ended. A container that is assigned, moved or swapped takes the allocator along. Copies are the same;
-/// they keep the resource and the stream. s's device is current while containers are made and changed.
+/// Thrust runs a container's own operations on the default stream and waits, so memory is valid on every stream. The container's destructor
+/// frees it in the order of s: pending work on s may still use it, work on other streams must have finished. Assignment, move and swap of
+/// containers propagate the allocator. Copies are equal and keep the resource and the stream alive. The device of s must be current while
+/// containers are created and changed.
 ///
-/// On the simulator a container gives its elements their values by a kernel. All else that it does by itself, copies and
-/// v[i], Thrust's systems for the host do on the calling thread: there CUOTA_SIM_CHECKS=strict reports it, unless the
-/// resource is managed_memory; in run_thrust it is a kernel's work as any.
+/// On the simulator a kernel initializes a container's elements. Other operations of the container, copies and v[i], run in Thrust's host
+/// systems on the calling thread: CUOTA_SIM_CHECKS=strict reports them unless the resource is managed_memory. Within run_thrust they are
+/// part of its kernel.
 ///
 /// Units:   elements; count * sizeof(T) is checked.
-/// Order:   allocate waits for what used the memory before; deallocate does not wait.
+/// Order:   allocate waits for earlier uses of the memory; deallocate does not wait.
 /// Threads: as the resource.
-/// Throws:  budget_exceeded, out_of_memory, cuda_error; misuse for host memory, and where the file is compiled for a GPU and
-///          linked to the simulator, or the reverse. Nothing is taken then.
+/// Throws:  budget_exceeded, out_of_memory, cuda_error; misuse for host memory, and if the file is compiled for a GPU and linked to the
+///          simulator, or the reverse. On failure, nothing is allocated.
 /// Cost:    that of the resource's allocate_sync and deallocate.
 /// Example: examples/one_budget.cpp
 template <class T>
@@ -88,36 +88,36 @@ class thrust_allocator {
     static_assert(alignof(T) <= default_alignment);
 
 public:
-    using value_type = T;                                       ///< an element
+    using value_type = T;                                       ///< element type
     using pointer = thrust::device_ptr<T>;                      ///< not for host code
     using const_pointer = thrust::device_ptr<T const>;          ///< not for host code
     using reference = thrust::device_reference<T>;              ///< reads and writes by copies
     using const_reference = thrust::device_reference<T const>;  ///< reads by copies
     using size_type = std::size_t;                              ///< counts elements
     using difference_type = std::ptrdiff_t;                     ///< counts elements
-    // Thrust moves memory from container to container whatever these say: the allocator must go with it.
+    // Thrust moves memory between containers regardless of these; the allocator must go with it.
     using propagate_on_container_copy_assignment = std::true_type;  ///< copied along
     using propagate_on_container_move_assignment = std::true_type;  ///< moved along
     using propagate_on_container_swap = std::true_type;             ///< swapped along
-    using is_always_equal = std::false_type;                        ///< resource and stream tell them apart
-    /// The same for elements of another type.
+    using is_always_equal = std::false_type;                        ///< depends on resource and stream
+    /// Rebinds to another element type.
     template <class U>
     struct rebind {
-        using other = thrust_allocator<U>;  ///< this, of U
+        using other = thrust_allocator<U>;  ///< for U
     };
 
-    /// Throws: misuse when kernels could not reach the memory.
+    /// Throws: misuse if kernels cannot access the memory.
     thrust_allocator(stream_ref s, any_resource memory, tag name = "thrust", place where = place::here())
         : stream_{s}, memory_{std::move(memory)}, name_{name}, where_{where} {
         if (memory_.kind() == memory_kind::pinned)
             detail::throw_misuse(
                 where, "thrust_allocator: cannot use a resource of host memory: name one of device memory");
     }
-    // Written out, since nvcc takes what it writes for code of both sides.
-    /// A share of the resource and the stream.
+    // Written out, because nvcc treats defaulted ones as host and device code.
+    /// Shares the resource and the stream.
     thrust_allocator(thrust_allocator const& other) noexcept
         : stream_{other.stream_}, memory_{other.memory_}, name_{other.name_}, where_{other.where_} {}
-    /// Likewise; what this one took has been given back.
+    /// Same; all memory from this one must have been freed.
     thrust_allocator& operator=(thrust_allocator const& other) noexcept {
         stream_ = other.stream_;
         memory_ = other.memory_;
@@ -126,36 +126,36 @@ public:
         return *this;
     }
     ~thrust_allocator() {}
-    /// The same resource, stream and name.
+    /// Keeps resource, stream and name.
     template <class U>
     thrust_allocator(thrust_allocator<U> const& other) noexcept
         : stream_{other.stream_}, memory_{other.memory_}, name_{other.name_}, where_{other.where_} {}
 
-    /// Bytes count * sizeof(T), valid on every stream. Throws: see above.
+    /// Allocates count * sizeof(T) bytes, valid on every stream.
     [[nodiscard]] pointer allocate(size_type count) {
         detail::check_that_thrust_runs(where_);
         label const who = label_for<T>(name_, where_);
         void* const p = memory_.allocate_sync(detail::bytes_of(count, who), default_alignment, who);
         return pointer{static_cast<T*>(p)};
     }
-    /// In order of s; `count` as it was taken.
+    /// Deallocates in the order of s, with the `count` of the allocation.
     void deallocate(pointer p, size_type count) noexcept {
         memory_.deallocate(stream_, p.get(), count * sizeof(T));
     }
 
-    /// One gives back what the other took.
+    /// Returns whether either can deallocate the other's memory.
     template <class U>
     friend bool operator==(thrust_allocator const& a, thrust_allocator<U> const& b) noexcept {
         return a.stream() == b.stream() && a.memory() == b.memory();
     }
 
-    /// What it gives memory back on.
+    /// Stream that orders deallocations.
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
-    [[nodiscard]] any_resource const& memory() const noexcept { return memory_; }  ///< what it takes from
+    [[nodiscard]] any_resource const& memory() const noexcept { return memory_; }  ///< the upstream
 
 #if THRUST_DEVICE_SYSTEM != THRUST_DEVICE_SYSTEM_CUDA
     using system_type = detail::thrust_elements;
-    /// For Thrust, which asks here how to give elements their values.
+    /// For Thrust, which initializes elements with it.
     [[nodiscard]] system_type& system() noexcept { return elements_; }
 #endif
 
