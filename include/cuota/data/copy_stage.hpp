@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A loader's way to the device: the copy of a batch, and what is made of it there.
+/// Copies batches to the device and transforms them there.
 #pragma once
 
 #include <atomic>
@@ -27,27 +27,28 @@
 
 namespace cuota::inline v0::detail {
 
-/// Enqueues a loader's copies and transforms, on its one stream for both.
-/// Threads: one at a time for `copy`, and `forget_times` not during one; any for the others, meanwhile too.
+/// Enqueues a loader's copies and transforms, all on its one copy stream.
+/// Threads: `copy` by one thread at a time; `forget_times` not during a copy; all others by any thread, also during a copy.
 class copy_stage {
 public:
     explicit copy_stage(loader_slots& memory);
 
-    /// Brings a filled slot's samples to a device slot. Returns the bytes copied.
-    /// Throws: cuda_error, and what the program's transform throws. The device slot may be used for another batch then.
+    /// Copies a filled slot to a device slot and applies the transform. Returns the bytes copied.
+    /// Throws: cuda_error, and errors of the program's transform. After a failure, the device slot may be used for another batch.
     std::size_t copy(staging_ring::fill_lease lease, sample_list const& samples, device_slot& to,
                      std::uint64_t epoch);
 
-    /// Overwrites a slot whose batch has ended, and which nothing else uses yet, after all that used it, if the program wants that. Throws: cuda_error.
+    /// If loader_options::poison is set, overwrites a slot whose batch was destroyed, ordered after all work that used it. The slot must
+    /// not have been reused yet. Throws: cuda_error.
     void poison(device_slot& ended) const;
 
-    /// A batch in its slot, as it is delivered.
+    /// Returns the contents of a slot as delivered.
     [[nodiscard]] slot_contents contents(device_slot const& of) const noexcept;
 
-    /// True within the program's device_transform, on its thread. Any thread may ask.
+    /// Returns whether the calling thread is within the program's device_transform.
     [[nodiscard]] bool is_transforming_here() const noexcept;
 
-    /// How long copies took, as copy_clock tells it, when they are timed. Throws: cuda_error.
+    /// Returns the copies' time, measured by copy_clock, if copies are timed. Throws: cuda_error.
     [[nodiscard]] std::optional<std::chrono::nanoseconds> busy() const;
     void forget_times() noexcept;
 
@@ -61,7 +62,7 @@ private:
         return use(*clock_);
     }
 
-    // The copy need not wait for who reads the slot; what is made there must.
+    // The copy goes to a separate buffer and need not wait for the slot's readers; the transform must.
     void transform(sample_list const& samples, device_slot& to, std::uint64_t epoch);
 
     class transform_scope {
@@ -76,7 +77,7 @@ private:
     };
 
     loader_slots& memory_;
-    mutable std::mutex guard_;  // of the clock
+    mutable std::mutex guard_;  // protects the clock
     mutable std::optional<copy_clock> clock_;
     std::atomic<std::thread::id> transforming_{};
 };
@@ -89,7 +90,7 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE copy_stage::copy_stage(loader_slots& memory) : memory_{memory} {
     if (options().time_copies)
-        clock_.emplace(plan().host_slots + 1);  // the mark behind a copy is over when the next is
+        clock_.emplace(plan().host_slots + 1);  // + 1: an end mark is complete once the next copy is
 }
 
 CUOTA_INLINE std::size_t copy_stage::copy(staging_ring::fill_lease lease, sample_list const& samples,
