@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Integer weights, and the alias table for drawing by them.
+/// Integer weights, and drawing by them.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Returns the high half of a product: maps a uniform 64-bit `a` about uniformly to [0, b).
+/// High half of the product: maps a uniform `a` about uniformly to [0, b).
 [[nodiscard]] constexpr std::uint64_t high_of_product(std::uint64_t a, std::uint64_t b) noexcept {
     std::uint64_t const a0 = a & 0xFFFFFFFF, a1 = a >> 32, b0 = b & 0xFFFFFFFF, b1 = b >> 32;
     std::uint64_t const low = a0 * b0 >> 32;
@@ -22,41 +22,41 @@ namespace cuota::inline v0::detail {
     return a1 * b1 + (mid >> 32) + (more >> 32);
 }
 
-/// Weights as integers with a sum of at most 2^62, so that results computed from them are the same on every machine.
+/// Integer weights with a sum of at most 2^62, so that derived results are the same on every machine.
 /// Throws: misuse if a weight is negative or not finite, or all are 0.
 struct whole_weights {
-    /// `sampler` is the sampler's name, for messages.
+    /// `sampler` is a name for messages.
     explicit whole_weights(std::span<double const> weights, char const* sampler = "weighted_sampler");
 
     std::vector<std::uint64_t> of;
     std::uint64_t sum = 0;
 };
 
-/// Alias table for Walker's method, constructed by Vose's algorithm in integers. All columns have the same height; each is divided between
-/// one sample (below `own`) and another (above). The parts of a sample add up to exactly its weight times the number of columns.
+/// Walker's alias table, constructed by Vose's algorithm in integers. Each column of equal height has one sample below `own` and `other`
+/// above. A sample's parts add up to exactly its weight times the number of columns.
 /// Cost: 16 bytes per sample; during construction about 24 more.
 class alias_table {
 public:
     struct column {
-        std::uint64_t own;    // the part of the column's own sample
-        std::uint64_t other;  // sample that has the rest
+        std::uint64_t own;    // height of the column's own sample
+        std::uint64_t other;  // the sample above
     };
 
     explicit alias_table(whole_weights const& weights);
 
     [[nodiscard]] std::uint64_t height() const noexcept { return height_; }
     [[nodiscard]] std::span<column const> columns() const noexcept { return columns_; }
-    /// Returns the sample selected by two random numbers.
+    /// The sample drawn by two random numbers.
     [[nodiscard]] std::uint64_t at(std::uint64_t which, std::uint64_t how_high) const noexcept;
 
 private:
-    // An amount of `full` whole columns and `more` < height.
+    // `full` columns plus `more` < height.
     struct amount {
         std::uint64_t full = 0, more = 0;
     };
     void add(amount& to, std::uint64_t more) const noexcept;
     void take(amount& from, std::uint64_t less) const noexcept;
-    // Returns weight * columns, by repeated doubling.
+    // weight * columns, by doubling.
     [[nodiscard]] amount times_columns(std::uint64_t weight) const noexcept;
 
     std::uint64_t height_;
@@ -105,7 +105,7 @@ CUOTA_INLINE alias_table::alias_table(whole_weights const& weights)
     while (!small.empty()) {
         std::size_t const s = small.back();
         small.pop_back();
-        std::size_t const l = large.back();  // exists: the amounts left equal the columns left to fill
+        std::size_t const l = large.back();  // exists: the amounts fill all remaining columns
         columns_[s] = {left[s].more, l};
         take(left[l], height_ - left[s].more);
         if (left[l].full == 0) {

@@ -20,8 +20,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Holds a source of any type; one indirect call per batch.
-/// Throws: misuse if the source has a ragged field but no lengths().
+/// Holds any source; one indirect call per batch.
+/// Throws: misuse for a ragged field in a source without lengths().
 class any_source {
 public:
     template <class S>
@@ -69,7 +69,7 @@ private:
         }
         S from;
     };
-    // Asserts that no lock is held: functions of the program's source are called outside all locks.
+    // The program's source is called outside all locks.
     [[nodiscard]] base const& asked() const noexcept {
         expect_no_region("a source");
         return *inside_;

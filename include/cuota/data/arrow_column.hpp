@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Implementation of arrow_source: maps Arrow columns to fields and finds their values in memory.
+/// Implementation of arrow_source: Arrow columns as fields, and their values' locations.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ namespace cuota::inline v0::detail {
     return message("column \"{}\"", {as_name(name, 64)});
 }
 
-/// Origin of a table. Errors in it are data_error if it comes from a file, and misuse by the program otherwise.
+/// Origin of a table: errors are data_error for a file, otherwise misuse.
 struct arrow_origin {
     std::string name;
     bool is_file;
@@ -122,7 +122,7 @@ struct arrow_layout {
     return layout;
 }
 
-/// Returns the named columns in order of `names`, or all if it is empty. Each has a type that a field can have.
+/// Returns the named columns in order, or all; each of a type that a field can have.
 [[nodiscard]] inline std::vector<int> chosen_columns(arrow_origin const& origin, arrow::Schema const& schema,
                                                      std::vector<std::string> const& names) {
     std::vector<int> result(names.empty() ? static_cast<std::size_t>(schema.num_fields()) : 0);
@@ -142,7 +142,7 @@ struct arrow_layout {
     return result;
 }
 
-/// Samples of a column whose values are contiguous: one chunk.
+/// Contiguous samples of a column: one chunk.
 struct arrow_piece {
     std::uint64_t first = 0;  // index of the first sample
     std::uint64_t count = 0;
@@ -161,7 +161,7 @@ template <class Integer>
     return std::to_integer<std::uint8_t>(from[i / 8] >> (i % 8)) & 1;
 }
 
-/// Finds the values of a column's chunks, and validates everything that later reads rely on.
+/// Locates the values of a column's chunks, and validates all that later reads rely on.
 class arrow_chunks {
 public:
     arrow_chunks(arrow_origin const& origin, arrow_layout const& layout) : origin_{origin}, layout_{layout} {}
@@ -228,7 +228,7 @@ private:
         return {static_cast<std::size_t>(data.offset), static_cast<std::size_t>(data.length)};
     }
 
-    /// `sample_of(i)` returns the sample of row i of the range; row 0 of the piece precedes the range by `before` rows.
+    /// `sample_of(i)`: sample of row i of the range. The piece's row 0 is `before` rows before the range.
     template <class SampleOf>
     void find_values(arrow_piece& piece, arrow::ArrayData const& from, range at, std::size_t before,
                      SampleOf sample_of) const {
@@ -270,7 +270,7 @@ private:
         return std::nullopt;
     }
 
-    /// Returns a buffer, after checking that it holds `elements` elements; null if `elements` is 0.
+    /// Checks that the buffer holds `elements` elements, and returns it; null for 0.
     [[nodiscard]] std::byte const* buffer(arrow::ArrayData const& data, std::size_t k, std::size_t elements,
                                           std::size_t bits) const {
         if (elements == 0) return nullptr;
@@ -288,10 +288,9 @@ private:
     arrow_layout const& layout_;
 };
 
-/// A column whose values can be copied without calls to Arrow.
+/// A column from which values are copied without calls to Arrow.
 class arrow_column {
 public:
-    /// Takes a column of that layout and type.
     arrow_column(arrow_origin const& origin, arrow_layout const& layout, arrow::DataType const& type,
                  arrow::ChunkedArray const& from)
         : bytes_{layout.bytes},
@@ -318,7 +317,7 @@ public:
             out[i] = row_at(*now, at + 1) - row_at(*now, at);
         }
     }
-    /// Returns the total rows of the samples.
+    /// Total rows of the samples.
     [[nodiscard]] std::uint64_t rows(std::span<std::uint64_t const> samples) const noexcept {
         if (!is_ragged_) return samples.size();
         std::uint64_t sum = 0;
@@ -349,7 +348,7 @@ private:
         if (sample - last->first < last->count) return last;
         return &*std::prev(std::ranges::upper_bound(pieces_, sample, {}, &arrow_piece::first));
     }
-    /// Returns the first row of a sample, relative to the piece.
+    /// First row of a sample, relative to the piece.
     [[nodiscard]] std::uint64_t row_at(arrow_piece const& in, std::uint64_t sample) const noexcept {
         if (!is_ragged_) return sample;
         return static_cast<std::uint64_t>(has_long_offsets_ ? loaded<std::int64_t>(in.offsets, sample)

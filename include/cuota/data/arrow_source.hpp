@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Apache Arrow tables as sources, from memory or from Arrow and Parquet files. Requires Arrow's C++ library, and Parquet's for
-/// from_parquet. No umbrella header includes this header.
+/// Apache Arrow tables as sources, from memory, Arrow or Parquet files. Requires Arrow's C++ library, and Parquet's for from_parquet. In no
+/// umbrella header.
 #pragma once
 
 #if !__has_include(<arrow/table.h>)
@@ -50,34 +50,33 @@ enum class arrow_access {
     read,    ///< read when opened: for network shares, and files that other processes may truncate
 };
 
-/// The rows of an Arrow table as samples. Its columns are the fields: all of them, or those named, in the order of the names.
+/// Rows of an Arrow table as samples, its columns as fields: all, or those named, in the order of the names.
 ///
 ///     auto const from = cuota::arrow_source::from_ipc("train.arrow", {"tokens", "class"});
 ///     auto const also = cuota::arrow_source::from_parquet("train.parquet", {"tokens", "class"});
 ///     cuota::arrow_source mine{table};
 ///
-/// bool, integers and floats become elements of the same size; bool becomes a u8 of 0 or 1. A fixed_size_list of these, possibly nested, is
-/// an axis of the shape; a list or large_list of any of these is a ragged field. Strings and binary are ragged bytes, fixed_size_binary is
-/// an axis of bytes. Nulls are rejected, including nulls in lists: a field has a value for each sample.
-/// Throws:  for an invalid table, misuse if it is the program's, data_error if it comes from a file; both name the column. A column is
-///          invalid if it is missing, has an unsupported type, a null, another length, or offsets that decrease or exceed its values.
-///          misuse for a column that is named twice.
+/// bool, integers and floats become elements of the same size, bool a u8 of 0 or 1. A fixed_size_list of these, possibly nested, is an axis
+/// of the shape; a list or large_list of any of these is a ragged field. Strings and binary are ragged bytes, fixed_size_binary an axis of
+/// bytes. Nulls are rejected, also in lists: every sample has a value.
+/// Throws:  for an invalid table, misuse if it is the program's, data_error if from a file; both name the column: it does not exist, has an
+///          unsupported type, a null, another length, or offsets that decrease or exceed its values. misuse for a column named twice.
 /// Threads: as any source; the table's values must not change.
-/// Cost:    copies share the table, which lives as long as they do. A gather copies values directly from Arrow's memory, consecutive
-///          samples at once, and allocates nothing. Opening examines every offset and every validity bit.
+/// Cost:    copies share the table, which lives as long as they. A gather copies directly from Arrow's memory, consecutive samples at once,
+///          and allocates nothing. Opening examines every offset and validity bit.
 class arrow_source {
 public:
-    /// Uses the named columns, or all; `name` denotes the table in messages.
+    /// Uses the named columns, or all; `name` is for messages.
     explicit arrow_source(std::shared_ptr<arrow::Table const> table,
                           std::vector<std::string> const& columns = {},
                           std::string name = "a table of Arrow's")
         : arrow_source{detail::arrow_origin{std::move(name), false}, std::move(table), columns} {}
 
-    /// Opens an Arrow IPC file (Feather version 2), by default memory-mapped. Uncompressed data is read from disk when it is first
-    /// gathered. Compressed data is decompressed into host memory, for all columns, and kept while the source lives. A mapped file must not
-    /// be modified while in use: truncation terminates the program (SIGBUS). With arrow_access::read, only the chosen columns are read into
-    /// host memory, and the file is closed on return.
-    /// Throws: also data_error for a file that Arrow cannot read or finds invalid (ValidateFull, which reads the text of string columns).
+    /// Opens an Arrow IPC file (Feather version 2), by default memory-mapped. Uncompressed data is read from disk when first gathered. If
+    /// compressed, all columns are decompressed, and the chosen ones stay in host memory while the source lives. Do not modify a mapped
+    /// file: truncation terminates the program (SIGBUS). With arrow_access::read, the chosen columns are read into host memory, and the
+    /// file is closed on return.
+    /// Throws: also data_error for a file that Arrow cannot read or finds invalid (ValidateFull, which reads string columns' text).
     [[nodiscard]] static arrow_source from_ipc(std::string path, std::vector<std::string> const& columns = {},
                                                arrow_access how = arrow_access::mapped) {
         detail::arrow_origin const from{std::move(path), true};
@@ -110,9 +109,9 @@ public:
     }
 
 #if __has_include(<parquet/arrow/reader.h>)
-    /// Reads and decodes a Parquet file: the values of these columns are in host memory, uncompressed, while the source lives, which may be
-    /// many times the file's size. Available if Parquet's headers are.
-    /// Throws: also data_error for a file that Parquet cannot read, or whose table Arrow finds invalid (ValidateFull).
+    /// Reads and decodes a Parquet file. The columns' values are in host memory, uncompressed, while the source lives, perhaps many times
+    /// the file's size. Available if Parquet's headers are.
+    /// Throws: also data_error for a file that Parquet cannot read, or with a table that Arrow finds invalid (ValidateFull).
     [[nodiscard]] static arrow_source from_parquet(std::string path,
                                                    std::vector<std::string> const& columns = {}) {
         detail::arrow_origin const from{std::move(path), true};
@@ -120,22 +119,22 @@ public:
     }
 #endif
 
-    /// Copies share the data. A move is a copy, so that a moved-from source remains valid.
+    /// Copies share the data. A move is a copy, so a moved-from source remains valid.
     arrow_source(arrow_source const&) noexcept = default;
     arrow_source& operator=(arrow_source const&) noexcept = default;  ///< shares the data of other
     ~arrow_source() = default;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< rows of the table
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }  ///< the columns
-    /// Returns the path, or the name passed to the constructor.
+    /// Returns the path, or the constructor's argument.
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
 
-    /// Gets the number of rows of field k in each sample. Throws: misuse if the field is not ragged, or an index is out of range.
+    /// Gets the rows per sample of field k. Throws: misuse if it is not ragged, or an index is out of range.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
         detail::check_lengths(*this, k, samples, out);
         state_->columns[k].lengths(samples, out);
     }
-    /// As any source. Throws: misuse before anything is written.
+    /// Gathers samples. Throws: misuse, before writing.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         if (!fits(samples, out)) check_gather(*this, samples, out);  // throws with the reason
         if (samples.empty()) return;
@@ -171,7 +170,7 @@ private:
         state_ = std::make_shared<state const>(std::move(all));
     }
 
-    // Throws a data_error that names the file's actual kind, if opening fails and that kind is recognized.
+    // If opening fails and the file's actual kind is recognized, throws a data_error that names it.
     template <class Open>
     [[nodiscard]] static arrow_source opened(detail::arrow_origin const& from, Open const& open) {
         try {

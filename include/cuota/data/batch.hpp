@@ -26,33 +26,33 @@ class loader_engine;
 extern template class shared<detail::loader_engine>;
 #endif
 
-/// Samples in device memory: owns one slot of a loader until it is destroyed.
+/// Samples in device memory: owns a loader's slot until destroyed.
 ///
-/// The data is accessible only through `view`, which makes the stream wait for the copy. Destroying the batch makes the next copy into the
-/// slot wait for the streams that used it. The host does not block.
+/// Access the data through `view`, which makes the stream wait for the copy. Destruction makes the slot's next copy wait for the streams
+/// that used the batch. The host does not block.
 /// Move-only; may outlive its loader.
 /// Units:   size() counts samples; views count elements.
 /// Threads: one at a time.
-/// Cost:    one wait enqueued at a stream's first use; at destruction, one event record per stream that used the batch. The event is
-///          created when the slot sees that stream for the first time.
+/// Cost:    one enqueued wait at a stream's first use; on destruction one event record per stream. The event is created when the stream
+///          first uses the slot.
 /// Throws:  as stated per function; misuse after being moved from.
 /// Example: examples/first.cpp
 class batch {
 public:
-    /// Moves the slot. `other` is empty afterwards; using it throws misuse.
+    /// Moves the slot. Using `other` afterwards throws misuse.
     batch(batch&& other) noexcept
         : engine_{std::move(other.engine_)}, slot_{other.slot_}, index_{other.index_} {}
-    /// Releases the current slot first, then moves as above.
+    /// Releases the current slot first.
     batch& operator=(batch&& other) noexcept;
     batch(batch const&) = delete;  // two owners would free the slot twice
     batch& operator=(batch const&) = delete;
     ~batch() { release(); }
 
-    /// Returns the elements of a field of all samples, contiguously, for work enqueued on s after this call. For a ragged field, these are
-    /// all rows; row_offsets returns their partition into samples. T must be the field's element type, or std::byte for any field.
-    /// Order:   s waits for the batch's copy, once. Access the view only on s, or declare other streams with used_on.
+    /// Returns a field's elements of all samples, contiguously, for work enqueued on s after this call. A ragged field has all rows;
+    /// row_offsets partitions them. T must be the element type, or std::byte.
+    /// Order:   s waits for the batch's copy, once. Access the view only on s, or declare other streams (used_on).
     /// Throws:  misuse for a wrong type or field, a moved-from batch, the legacy default stream (other streams do not wait for it), a
-    ///          captured stream, or a stream of another device whose kernels cannot access the batch; cuda_error.
+    ///          captured stream, or a stream of a device whose kernels cannot access the batch; cuda_error.
     template <class T>
     [[nodiscard]] batch_view<T> view(stream_ref s, std::size_t field = 0,
                                      place where = place::here()) const& {
@@ -63,28 +63,28 @@ public:
     }
     template <class T>
     void view(stream_ref,
-              std::size_t = 0) const&& = delete;  // the batch would be destroyed before the view is used
+              std::size_t = 0) const&& = delete;  // the batch would be destroyed before use
 
-    /// Returns the offset of each sample's first row in a ragged field: sample i has rows [o[i], o[i + 1]). The array has size() + 1
-    /// entries; the last one is the total number of rows. Order and throws: as view; misuse if the field is not ragged.
+    /// Returns the row offsets o of a ragged field, size() + 1 entries: sample i has rows [o[i], o[i + 1]). Order and throws: as view;
+    /// misuse if the field is not ragged.
     [[nodiscard]] batch_view<std::uint64_t> row_offsets(stream_ref s, std::size_t field = 0,
                                                         place where = place::here()) const&;
     void row_offsets(stream_ref, std::size_t = 0) const&& = delete;
-    /// Returns the same offsets in host memory, valid while the batch lives: for instance to size a launch by the longest sample.
+    /// Returns the same offsets on the host, valid while the batch lives, for instance to size a launch by the longest sample.
     [[nodiscard]] std::span<std::uint64_t const> row_offsets(std::size_t field = 0,
                                                              place where = place::here()) const&;
     void row_offsets(std::size_t = 0) const&& = delete;
 
-    /// Declares that s uses the batch as well: s waits for the copy, and the slot's next copy waits for s. Does not check whether kernels
-    /// on s can access the batch, so that a stream of any device may copy it. Throws: as view, except for the device check.
+    /// Declares that s uses the batch: s waits for the copy, and the slot's next copy waits for s. A stream of any device may be used, for
+    /// copies: kernel access is not checked. Throws: as view, except for that check.
     void used_on(stream_ref s, place where = place::here()) const;
 
     [[nodiscard]] std::size_t size() const { return samples().size(); }  ///< samples
-    /// Returns the batch's index, counted from where the epoch began or was resumed.
+    /// Returns the batch's index since the epoch began or was resumed.
     [[nodiscard]] std::uint64_t index() const noexcept { return index_; }
-    /// Returns the source indices of the samples, in batch order.
+    /// Returns the samples' source indices, in batch order.
     [[nodiscard]] std::span<std::uint64_t const> samples() const;
-    /// Returns the delivered fields: those of the source, or of the transform. Throws: misuse after being moved from.
+    /// Returns the delivered fields, of the source or the transform. Throws: misuse after being moved from.
     [[nodiscard]] std::span<field const> fields() const;
 
 private:

@@ -13,14 +13,14 @@
 
 namespace cuota::inline v0 {
 
-/// What to do with the remainder if the batches of all processes do not divide the epoch evenly.
+/// Treatment of the remainder if the processes' batches do not divide the epoch evenly.
 enum class last_batch {
-    partial,  ///< deliver a smaller batch, which may be empty for some processes
-    drop,     ///< drop the remainder
-    pad       ///< fill the batch with samples from the beginning of the epoch
+    partial,  ///< a smaller batch, possibly empty for some processes
+    drop,     ///< discarded
+    pad       ///< filled with samples from the epoch's beginning
 };
 
-/// This process among those that share an epoch; each process receives one batch of every step.
+/// This process among those that share an epoch; each receives one batch per step.
 struct shard {
     std::uint64_t rank = 0;   ///< rank < world
     std::uint64_t world = 1;  ///< number of processes
@@ -28,35 +28,34 @@ struct shard {
 
 namespace detail {
 
-/// This process's batch of a step: positions [first, first + count) of the epoch; `end` is where the next step begins. Positions of a
-/// padded batch may exceed the epoch's size; they are taken modulo it.
+/// This process's batch of a step: positions [first, first + count), modulo the epoch's size if padded; the next step begins at `end`.
 struct dealt_batch {
     std::uint64_t first, count, end;
     friend bool operator==(dealt_batch const&, dealt_batch const&) = default;
 };
 
-/// Partitions the positions of an epoch into steps, and each step into one batch per process, in rank order. A step covers world * batch
-/// consecutive positions, so the order of the epoch does not depend on the number of processes. Every process has the same number of
-/// batches; in a partial last step their sizes differ by at most 1 and may be 0.
+/// Partitions an epoch into steps of world * batch consecutive positions, and each step into one batch per process, in rank order. So the
+/// epoch's order does not depend on world. Every process has the same number of batches; in a partial last step, sizes differ by at most 1
+/// and may be 0.
 /// Throws: misuse if batch or world is 0, or rank >= world.
 class batch_deal {
 public:
     batch_deal(std::uint64_t positions, std::size_t batch, last_batch last, shard part);
 
-    /// Returns the number of batches from position `from` (<= end) on; the same for every process.
+    /// Returns the number of batches from position `from` (<= end) on, equal for all processes.
     [[nodiscard]] std::uint64_t batches(std::uint64_t from = 0) const noexcept;
-    /// Returns the position where the last of these batches ends.
+    /// Returns where the last of these ends.
     [[nodiscard]] std::uint64_t end(std::uint64_t from = 0) const noexcept;
-    /// Returns the size of this process's largest batch.
+    /// Returns this process's largest batch size.
     [[nodiscard]] std::uint64_t largest() const noexcept { return batches() == 0 ? 0 : part_of(all_at(0)); }
-    /// Returns the batch of the step that begins at `position`, which must be before the end.
+    /// Returns the batch of the step at `position`, before the end.
     [[nodiscard]] dealt_batch next(std::uint64_t position) const noexcept;
 
 private:
-    // Returns the number of positions of a step, over all processes.
+    // Size of a step, over all processes.
     [[nodiscard]] std::uint64_t all_at(std::uint64_t position) const noexcept;
     [[nodiscard]] std::uint64_t part_of(std::uint64_t all) const noexcept;
-    // Returns where the part of `rank` begins within `all` positions; part sizes differ by at most 1.
+    // Start of rank's part of `all` positions; sizes differ by at most 1.
     [[nodiscard]] std::uint64_t cut(std::uint64_t all, std::uint64_t rank) const noexcept;
 
     std::uint64_t positions_;

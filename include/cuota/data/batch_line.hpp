@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reorder queue of a loader: which batches are claimed, filled, copied and delivered, and which slots they occupy.
+/// Reorder queue of a loader: the state and slot of each batch in flight.
 #pragma once
 
 #include <cstddef>
@@ -18,28 +18,26 @@
 
 namespace cuota::inline v0::detail {
 
-/// The batches of an epoch in flight: workers claim them in order and fill them in any order; they are copied and delivered in order. Every
-/// claimed batch is filled once, with samples or with the failure that replaces it; no batch follows a failure. Claims carry a generation
-/// number, so that a claim from an epoch that has ended is recognized as stale.
+/// Batches of an epoch in flight: claimed in order by workers, filled in any order, copied and delivered in order. Every claimed batch is
+/// filled once, with samples or a failure; no batch follows a failure. A claim from an ended epoch is recognized by its generation.
 ///
 /// Threads: one at a time. Allocates only on construction.
 class batch_line {
 public:
-    /// `places`: the maximum number of batches that are claimed and not yet copied. `slots`: device slots. `room`: the capacity of each
-    /// sample list.
+    /// `places`: most batches claimed and not yet copied. `slots`: on the device. `room`: capacity of the sample lists.
     batch_line(std::size_t places, std::size_t slots, sample_list const& room);
 
     // --- epochs: open, then begun, then closed ---
 
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
-    /// Opens the epoch, without work for the workers yet.
+    /// Opens an epoch without work.
     void open() noexcept;
-    /// Starts at a position and ends at `end`, which ends_here() may lower.
+    /// Sets the range of positions; ends_here() may lower `end`.
     void begin(std::uint64_t position, std::uint64_t end) noexcept;
-    /// Invalidates all claims; filled and copied slots become free.
+    /// Invalidates all claims; frees filled and copied slots.
     void close() noexcept;
 
-    /// Returns the position in the epoch, counting delivered batches.
+    /// Position after the delivered batches.
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
     [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
 
@@ -52,14 +50,13 @@ public:
 
     [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
     [[nodiscard]] bool has_work() const noexcept { return is_open_ && !is_cut_ && claim_position_ != end_; }
-    /// Returns where the next step to be claimed begins, or nullopt if that generation has no more steps.
+    /// Returns where the next step to claim begins; nullopt if that generation has none.
     [[nodiscard]] std::optional<std::uint64_t> next_step(std::uint64_t generation) const noexcept;
-    /// Claims the batch of that step, which ends at step_end.
     [[nodiscard]] claim claim_next(std::uint64_t step_end) noexcept;
-    /// Ends the epoch where the next step would begin, because that step has no batch.
+    /// Ends the epoch before the next step.
     void ends_here() noexcept { end_ = claim_position_; }
-    /// Stores the result of a claimed batch and swaps its samples with a list that is no longer needed. Returns false, and changes nothing,
-    /// if the claim's epoch has ended.
+    /// Stores the result of a claimed batch, and swaps its samples with an unused list. Returns false, changing nothing, if the claim's
+    /// epoch has ended.
     bool fill(claim const& mine, std::optional<staging_ring::fill_lease>& filled, sample_list& samples,
               std::exception_ptr failure) noexcept;
 
@@ -72,30 +69,29 @@ public:
         std::uint64_t end = 0;  // where its step ends
         std::exception_ptr failure{};
     };
-    /// A copy to the slot that has been free longest, so that work on the slot freed last need not be waited for.
+    /// Uses the slot that has been free longest, so that recent work need not be waited for.
     struct copy_job {
         pending* from;
         std::uint32_t to;
     };
 
-    /// Returns the next batch in order and a slot if both are available; the caller then calls `copied` or `fail`.
+    /// Returns the next batch in order if it and a slot are available; `copied` or `fail` must follow.
     [[nodiscard]] std::optional<copy_job> next_copy() noexcept;
     void copied() noexcept;
     [[nodiscard]] bool has_failed() const noexcept { return failure_ != nullptr; }
-    /// Replaces the next batch in order by this failure.
+    /// Replaces the next batch in order.
     void fail(std::exception_ptr why) noexcept { failure_ = std::move(why); }
 
     // --- the consumer ---
 
-    /// Returns whether all batches have been delivered.
     [[nodiscard]] bool is_over() const noexcept { return position_ == end_; }
     [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
-    /// Returns the failure that replaces the next batch to be delivered, or null.
+    /// Returns the failure that replaces the next delivery, or null.
     [[nodiscard]] std::exception_ptr failure_here() const noexcept;
-    /// Returns whether delivered batches that are still alive occupy every slot.
+    /// True if live batches occupy every slot.
     [[nodiscard]] bool all_slots_held() const noexcept { return ready_.empty() && free_slots_.empty(); }
 
-    /// Returns the number of delivered batches that are still alive, including those of earlier epochs.
+    /// Live batches, including those of earlier epochs.
     [[nodiscard]] std::size_t held() const noexcept { return slots_ - free_slots_.size() - ready_.size(); }
 
     struct delivery {
@@ -114,12 +110,12 @@ private:
     std::uint64_t claimed_ = 0;         // batches claimed by workers
     std::uint64_t copied_ = 0;          // batches whose copy has been enqueued
     std::uint64_t delivered_ = 0;       // batches delivered to the consumer
-    std::uint64_t claim_position_ = 0;  // where the next step to be claimed begins
-    std::uint64_t position_ = 0;        // where the step delivered last ends
+    std::uint64_t claim_position_ = 0;  // start of the next step to claim
+    std::uint64_t position_ = 0;        // end of the last delivered step
     std::uint64_t end_ = 0;             // of the epoch
     bool is_cut_ = false;               // after a failure; no more batches are claimed
     dynamic_array<pending> pending_;
-    std::vector<std::uint32_t> free_slots_;  // ordered; front has been free longest
+    std::vector<std::uint32_t> free_slots_;  // front: free longest
     struct arrived {
         std::uint32_t slot;
         std::uint64_t end;  // where its step ends

@@ -27,29 +27,29 @@
 
 namespace cuota::inline v0 {
 
-/// One pass over a loader's source: a move-only single-pass range of batches.
+/// One pass over a loader's source: a move-only, single-pass range of batches.
 ///
-/// An epoch may be left early: batches that were read ahead are dropped, and the loader is ready for another epoch.
-/// Order:   batches are delivered in epoch order, whichever worker read them.
-/// Threads: one at a time; its stop_signal may be triggered by any thread.
+/// Leaving early is allowed: batches read ahead are dropped, and the loader is ready for another epoch.
+/// Order:   batches arrive in epoch order, whichever worker read them.
+/// Threads: one at a time; any thread may trigger the stop_signal.
 /// Throws:  as next. Cost: no allocations.
 /// Example:
 ///     auto epoch = loader.epoch(0, stop);
 ///     while (auto batch = epoch.next()) step(batch->view<float>(stream), stream);
 class epoch_range {
 public:
-    /// Input iterator for range-based for loops. Valid while its range lives.
+    /// Input iterator, valid while its range lives.
     class iterator {
     public:
         using value_type = batch;                ///< operator* moves it out
         using difference_type = std::ptrdiff_t;  ///< required of input iterators
 
-        /// Moves the current batch out; may be called once per batch.
+        /// Moves the current batch out, once.
         [[nodiscard]] batch operator*() const { return std::move(*range_->current_); }
-        /// Destroys the current batch if it was not moved out, and waits for the next one. Throws: as next.
+        /// Destroys the current batch unless moved out, and waits for the next. Throws: as next.
         iterator& operator++();
         void operator++(int) { ++*this; }  ///< same as pre-increment
-        /// Returns whether the epoch has ended.
+        /// Returns true at the end of the epoch.
         friend bool operator==(iterator const& it, std::default_sentinel_t) noexcept { return it.is_over(); }
 
     private:
@@ -59,19 +59,18 @@ public:
         epoch_range* range_;
     };
 
-    /// Moves the epoch and the batch waiting in it. Using `other` afterwards throws misuse.
+    /// Moves the epoch and its waiting batch. Using `other` afterwards throws misuse.
     epoch_range(epoch_range&& other) noexcept;
     epoch_range& operator=(epoch_range&&) = delete;  // epochs are started, not assigned
     ~epoch_range();
 
-    /// Returns the next batch, or nullopt at the end of the epoch or after stop was requested. Blocks the host until the batch's copy has
-    /// been enqueued.
-    /// Throws: data_error or any other error met when this batch was read or copied, in order, and again at every further call; misuse if
-    /// the caller holds every device slot, or the loader was destroyed before.
+    /// Returns the next batch, or nullopt at the end of the epoch or after a stop request. Blocks the host until its copy is enqueued.
+    /// Throws: data_error or any other error of reading or copying this batch, in order, and again at each further call; misuse if the
+    /// caller holds every device slot, or the loader was destroyed.
     [[nodiscard]] std::optional<batch> next();
 
-    /// Blocks the host until `next` would not block, for at most `most`. Returns whether `next` would now return or throw at once. Throws:
-    /// misuse after being moved from.
+    /// Blocks the host, for at most `most`, until `next` would return or throw immediately; returns whether it would. Throws: misuse after
+    /// being moved from.
     [[nodiscard]] bool wait_for(std::chrono::nanoseconds most);
 
     /// Starts a range-based for loop. Throws: as next.
@@ -91,70 +90,68 @@ private:
     std::optional<batch> current_;
 };
 
-/// Streams a source to the calling thread's device, batch by batch, through reused pinned slots.
+/// Streams a source to the current device in batches, through reused pinned slots.
 ///
-/// While one batch is computed on, the next is copied and those after it are read. All device and pinned memory is planned (`plan_loader`),
-/// charged to the budgets and allocated on construction; nothing is allocated later. With a `reclaim_priority`, the memory charged to a
-/// budget that is short is freed between epochs and allocated again when the next epoch starts. It is kept while a batch lives; the pinned
-/// slots are also kept while a read is in progress after an epoch was left.
-/// The order of samples is a pure function of seed and epoch: the same for any number of workers, on any machine.
+/// While one batch is computed on, the next is copied and later ones are read. All device and pinned memory is planned (`plan_loader`),
+/// charged and allocated on construction; nothing is allocated later. With a `reclaim_priority`, memory of a budget that is short is freed
+/// between epochs and reallocated when the next starts. A live batch keeps all memory; a read still in progress after an epoch was left
+/// keeps the pinned slots.
+/// Sample order is a pure function of seed and epoch, for any number of workers, on any machine.
 ///
 /// Units:   samples for counts, bytes for memory.
 /// Order:   copies run on the loader's own stream; `batch::view` orders a stream after the batch's copy.
-/// Cost:    per batch one gather by a worker, one copy, and the kernels of the transform; no allocations.
-/// Threads: one thread at a time iterates over epochs. The loader's worker threads read, and sleep while they wait for copies
-///          (host_wait::blocking). Any thread may make the loader release memory, stop an epoch, or call state and stats. No capture in
-///          progress is invalidated. Destroy a batch while the streams that used it are not captured: after destruction in a foreign
-///          capture (docs/streams_and_leases.md), the epoch fails with misuse when the slot is refilled.
-/// Throws:  on construction budget_exceeded (with the largest batch that would fit) or out_of_memory; misuse for invalid options;
-///          cuda_error. On failure, no memory is held.
+/// Cost:    per batch one gather by a worker, one copy, and the transform's kernels; no allocations.
+/// Threads: one thread at a time iterates. Worker threads read, and sleep while waiting for copies (host_wait::blocking). Any thread may
+///          trigger reclaim, stop an epoch, or call state and stats. No capture in progress is invalidated. Destroy a batch outside
+///          captures of the streams that used it: after a foreign one (docs/streams_and_leases.md), the epoch fails with misuse when the
+///          slot is refilled.
+/// Throws:  on construction budget_exceeded (with the largest fitting batch) or out_of_memory; misuse for invalid options; cuda_error. On
+///          failure, nothing is held.
 ///
-/// The destructor stops and joins the workers, which takes at most one read. Batches stay valid. Errors in the destructor are reported to
-/// the error sink; `close` throws them. In a forked child of the process that made the loader, every use throws misuse and the destructor
-/// does nothing.
+/// The destructor stops and joins the workers, within at most one read. Batches stay valid. Its errors are reported; `close` throws them.
+/// In a forked child, every use throws misuse and the destructor does nothing.
 /// Example: examples/train.cpp
 class batch_loader {
 public:
     using options = loader_options;  ///< the loader's options
 
-    /// Allocates the memory of `plan` and starts the workers; reading begins with the first epoch. Keeps the source until destroyed.
+    /// Allocates the memory of `plan` and starts the workers; reads nothing yet. Keeps the source until destroyed.
     template <source S>
     batch_loader(S from, options const& how, place where = place::here())
         : batch_loader{detail::any_source{std::move(from)}, how, where} {}
-    /// Moves the loader; its epochs and batches stay valid. Using `other` afterwards throws misuse.
+    /// Epochs and batches stay valid. Using `other` afterwards throws misuse.
     batch_loader(batch_loader&& other) noexcept = default;
-    /// Shuts the current loader down first, then moves as above.
+    /// Shuts the current loader down first.
     batch_loader& operator=(batch_loader&& other) noexcept;
     ~batch_loader() { shut_down(); }
 
-    /// Starts reading an epoch. Any thread may end it by requesting stop, which wakes `next`; no more batches are delivered.
-    /// Throws: misuse while another epoch of this loader is running; as on construction, if memory that was released between epochs cannot
-    /// be allocated again. The loader is unchanged afterwards, and the call may be repeated.
+    /// Starts an epoch. Any thread may end it by a stop request, which wakes `next`; no more batches are delivered.
+    /// Throws: misuse while another epoch is running; as on construction, if memory released between epochs cannot be reallocated. The
+    /// loader is unchanged, and the call may be repeated.
     [[nodiscard]] epoch_range epoch(std::uint64_t number, stop_signal stop = {},
                                     place where = place::here()) &;
-    /// Resumes from a `state` of this or another loader, with the first batch that was not delivered, regardless of read-ahead. The number
-    /// of workers, the number of processes and the batch size may differ.
+    /// Resumes from a `state`, with the first undelivered batch, regardless of read-ahead. The number of workers, of processes and the
+    /// batch size may differ.
     /// Cost: nothing is read or drawn again. Throws: misuse if the state has another order or number of samples.
     [[nodiscard]] epoch_range epoch(loader_state const& from, stop_signal stop = {},
                                     place where = place::here()) &;
-    // Deleted: the loader would be destroyed before its epoch.
+    // The loader would be destroyed before its epoch.
     epoch_range epoch(std::uint64_t, stop_signal = {}, place = {}) && = delete;
     epoch_range epoch(loader_state const&, stop_signal = {}, place = {}) && = delete;
-    /// Returns the position in the current epoch, or in the last one if none is running, for resuming with epoch(state). Counts delivered
-    /// batches only, not those read ahead. A state taken at the end of an epoch resumes there and yields no batches. Throws: only what the
-    /// sampler throws.
+    /// Returns the position in the current or last epoch, for epoch(state). Counts delivered batches only, not those read ahead. Resuming a
+    /// state from the end of an epoch yields no batches. Throws: errors of the sampler.
     [[nodiscard]] loader_state state(place where = place::here()) const;
-    /// Returns the time spent per stage in that epoch, from which the bottleneck follows; stats_text formats it.
+    /// Returns the time per stage of that epoch, and thus the bottleneck; stats_text formats it.
     /// Threads: any. Throws: cuda_error if copies are timed (loader_options::time_copies).
     [[nodiscard]] loader_stats stats(place where = place::here()) const;
 
-    /// Shuts the loader down like the destructor, frees its memory, and throws the errors that the destructor would report.
-    /// Throws: misuse while an epoch is running or a batch lives, in which case the loader continues; cuda_error.
+    /// Shuts down like the destructor, frees all memory, and throws the errors that the destructor would report.
+    /// Throws: misuse while an epoch is running or a batch lives; the loader then continues; cuda_error.
     void close(place where = place::here());
 
-    /// Returns the memory that was allocated on construction, in bytes.
+    /// Returns the memory allocated on construction, in bytes.
     [[nodiscard]] loader_plan const& plan(place where = place::here()) const;
-    /// Returns the number of samples in the source (not the positions of an epoch).
+    /// Returns the source's number of samples.
     [[nodiscard]] std::uint64_t size(place where = place::here()) const;
     /// Returns the fields of a batch.
     [[nodiscard]] std::span<field const> fields(place where = place::here()) const;

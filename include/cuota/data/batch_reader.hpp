@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The part of a loader's worker that runs outside all locks: draws a batch's samples and reads them into a slot.
+/// The part of a loader's worker outside all locks: draws a batch's samples and reads them into a slot.
 #pragma once
 
 #include <cstddef>
@@ -22,22 +22,20 @@
 
 namespace cuota::inline v0::detail {
 
-/// State of one worker, preallocated on construction, where a failure can be thrown. Allocates nothing later.
-/// Throws: what the program's sampler and source throw.
+/// State of one worker; allocates only on construction. Throws: errors of the program's sampler and source.
 class batch_reader {
 public:
     batch_reader(loader_shape const& shape, any_source const& from);
 
-    /// Draws the samples of a batch whose positions are known.
+    /// Draws the samples at known positions.
     void draw(std::uint64_t epoch, dealt_batch const& at, worker_times& taken);
-    /// Draws the samples of the step at `position`, whose extent is determined by their rows: row_deal::next.
+    /// Draws the step at `position`, which ends according to its rows: row_deal::next.
     [[nodiscard]] std::optional<dealt_batch> draw_rows(std::uint64_t epoch, std::uint64_t position,
                                                        worker_times& taken);
 
-    /// Reads the drawn samples into the slot.
     void fill(std::span<std::byte> slot, worker_times& taken);
 
-    /// Returns the drawn samples, to be swapped with another list of the same capacity.
+    /// The drawn samples, to be swapped with a list of the same capacity.
     [[nodiscard]] sample_list& samples() noexcept { return samples_; }
 
 private:

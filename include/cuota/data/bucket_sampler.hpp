@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Random order in which samples of similar length are neighbors.
+/// Random order with samples of similar length as neighbors.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// Returns the number of rows that each sample has in a ragged field, for a bucket_sampler or to choose loader_options::rows.
+/// Returns the rows of each sample in a ragged field, for a bucket_sampler or to choose loader_options::rows.
 /// Throws:  misuse if the field is not ragged; errors of the source.
 /// Threads: any. Cost: one call of `lengths` per 1024 samples; 8 bytes per sample.
 template <source S>
@@ -35,28 +35,27 @@ template <source S>
                                static_cast<std::size_t>(from.size()));
 }
 
-/// All samples, each once: shuffled, then sorted by length within windows of `window` samples, and split into buckets of `bucket` samples,
-/// which are drawn in a random order that differs in each epoch. The samples of a batch have similar lengths, so that little is padded. Yet
-/// each epoch combines samples differently, and long ones are as likely early as late.
+/// All samples, each once: shuffled, sorted by length within each `window` of samples, and split into buckets of `bucket` samples, which
+/// are shuffled anew in each epoch. A batch has samples of similar length, so little is padded; yet batches differ between epochs, and long
+/// samples occur early as often as late.
 ///
 /// If `bucket` equals or divides loader_options::batch, and divides `window`, each batch consists of whole buckets. Large windows pad less
 /// and mix less; about 50 batches per window are usual.
-/// Threads: any; the first thread to draw from a window sorts it, while others wait.
+/// Threads: any; the first to draw from a window sorts it, while others wait.
 /// Throws:  misuse on construction if window or bucket is 0, or bucket > window.
-/// Cost:    8 bytes per sample, shared by copies, and 40 bytes per sample of a window; log(window) time per sample. Drawing does not
-///          allocate.
+/// Cost:    8 bytes per sample, shared by copies, and 40 per sample of a window; log(window) time per sample. Drawing does not allocate.
 /// Example: loader_options{.batch = 64, .rows = 8192, .sampler = cuota::bucket_sampler{1, sample_lengths(texts), 3200, 64}}
 class bucket_sampler {
 public:
-    /// `lengths` has one entry per sample of the source, in any unit; see sample_lengths.
+    /// Takes one length per sample of the source, in any unit: sample_lengths.
     bucket_sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths, std::uint64_t window,
                    std::uint64_t bucket);
 
-    /// Returns n. Throws: misuse if n is not the number of lengths.
+    /// Returns n. Throws: misuse if n differs from the number of lengths.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// Takes a lock, which is held while a window is sorted unless it is one of the two used last.
+    /// Takes a lock, held while a window is sorted unless it is one of the last two.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Returns the fingerprint of seed, lengths, window and bucket.
+    /// Depends on seed, lengths, window and bucket.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -114,7 +113,7 @@ private:
             return a.length != b.length ? a.length < b.length : a.position < b.position;
         }
     };
-    // The order of a recently used window.
+    // A recent window's order.
     struct window_order {
         std::optional<std::uint64_t> epoch{};
         std::uint64_t number = 0;

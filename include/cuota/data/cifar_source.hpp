@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The binary files of CIFAR-10 and CIFAR-100: records of labels and an image.
+/// Binary files of CIFAR-10 and CIFAR-100: records of labels and an image.
 #pragma once
 
 #include <cstddef>
@@ -26,18 +26,17 @@ enum class cifar_set {
     cifar_100  ///< train.bin, test.bin: "coarse_label", "fine_label", "image"
 };
 
-/// The files of a dataset, as distributed, concatenated. A label is one u8; an image is u8[3, 32, 32]: the red, green and blue planes, in
-/// row-major order.
+/// The files as distributed, concatenated. A label is one u8; an image is u8[3, 32, 32]: red, green and blue planes, row-major.
 ///
 ///     cuota::cifar_source test{cuota::cifar_set::cifar_10, {"test_batch.bin"}};
 ///
-/// Throws:  data_error, naming the file, if its size is not a whole number of records; misuse if there are no files. gather: data_error,
-///          with file, offset and the sample's index in that file, if a label is not a class of the set. So every delivered label is valid.
+/// Throws:  data_error, naming the file, if its size is not a whole number of records; misuse for no files. gather: data_error with file,
+///          offset and the sample's index in it, if a label is not a class of the set; so every delivered label is valid.
 /// Cost:    as a raw_source per file, plus a check of each label.
 /// Threads: as any source.
 class cifar_source {
 public:
-    /// Opens the files; samples are in this order.
+    /// Opens the files, in the order of samples.
     cifar_source(cifar_set set, std::vector<std::string> const& paths);
     /// Uses open files; the last copy closes them.
     cifar_source(cifar_set set, std::span<file const> files);
@@ -47,7 +46,7 @@ public:
     [[nodiscard]] std::span<field const> fields() const { return files_.fields(); }
     [[nodiscard]] std::string name() const { return files_.name(); }  ///< the first path, "and 4 more"
 
-    /// As any source; one read per run within a file. Throws: misuse; data_error, also for invalid labels.
+    /// Gathers samples, with one read per run in a file. Throws: misuse; data_error, also for invalid labels.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
 
 private:
@@ -61,7 +60,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// A label and its number of classes. Labels are checked because programs use them as array indices.
+/// Labels are checked because programs index arrays by them.
 struct label_field {
     char const* name;
     unsigned classes;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Concatenation of several sources, such as the files of a dataset.
+/// Concatenation of sources, such as the files of a dataset.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,12 @@
 
 namespace cuota::inline v0 {
 
-/// The samples of the first source, then those of the second, and so on. The sources may have different types and sizes, but must have the
-/// same fields in the same order. A single field may have another name in each source (as with files); the first source's name is used. A
-/// data_error names the file and the sample's index in that file.
+/// The samples of the first source, then of the second, and so on. Types and sizes may differ; fields and their order must be equal. A
+/// single field may have another name in each source, as files do; the first one is used. A data_error names the file and the sample's
+/// index in it.
 ///
-/// Throws:  misuse, naming both sources, if the fields differ; misuse if there are no sources, or the number of samples exceeds 64 bits.
-/// Cost:    up to 1024 samples that are adjacent in the request and lie in one part are one gather of that part. No allocations for up to
-///          16 fields.
+/// Throws:  misuse, naming both sources, if fields differ; for no sources, or more samples than 64 bits count.
+/// Cost:    up to 1024 adjacent requested samples in one part are one gather of that part. No allocations for up to 16 fields.
 /// Threads: as any source.
 /// Example: cuota::concat_source all{cuota::npy_source{"a.npy"}, cuota::npy_source{"b.npy"}};
 class concat_source {
@@ -43,17 +42,17 @@ public:
         for (S& part : parts) add(detail::any_source{std::move(part)});
     }
 
-    /// Returns the number of samples of all parts.
+    /// Returns the samples of all parts.
     [[nodiscard]] std::uint64_t size() const noexcept;
-    /// Returns the fields of the first part.
+    /// Returns the first part's fields.
     [[nodiscard]] std::span<field const> fields() const;
-    /// Returns a name such as "a.npy and 4 more".
+    /// Returns "a.npy and 4 more".
     [[nodiscard]] std::string name() const;
 
-    /// As any source; parts are read one after another. Throws: misuse, and errors of the parts, after which later parts are not written.
+    /// Gathers from one part after another. Throws: misuse; errors of a part, after which later parts are not written.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context = {}) const;
-    /// As any source. Throws: misuse if the field is not ragged.
+    /// Gets the rows per sample. Throws: misuse if the field is not ragged.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const;
 
 private:
@@ -89,7 +88,7 @@ struct concat_source::state {
     std::vector<std::uint64_t> ends{};  // index after each part's last sample
 };
 
-/// The first requested samples that lie in one part, as indices of that part.
+/// The leading requested samples in one part, by that part's indices.
 struct concat_source::run {
     run(state const& from, std::span<std::uint64_t const> asked);
     [[nodiscard]] std::span<std::uint64_t const> part_samples() const noexcept;

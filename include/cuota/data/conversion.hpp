@@ -19,8 +19,8 @@
 
 namespace cuota::inline v0 {
 
-/// Conversion of a field: replaces each element x by x * scale + shift, computed in float, or in double if either type has 8 bytes or the
-/// source is i32 or u32. The result is rounded to nearest; f16 and bf16 are rounded via float.
+/// Conversion of a field's elements x to x * scale + shift, computed in float, or in double if either type has 8 bytes or the source is i32
+/// or u32, and rounded to nearest; for f16 and bf16 via float.
 struct conversion {
     std::string field;                    ///< name
     element_type to = element_type::f32;  ///< f16, bf16, f32 or f64
@@ -35,7 +35,7 @@ struct type_tag {
     using type = T;
 };
 
-/// Calls action with the tag of the C++ type of an element type.
+/// Calls action with the tag of the element's C++ type.
 CUOTA_NO_EXEC_CHECK
 template <class Action>
 CUOTA_HOST_DEVICE void with_element(element_type type, Action action) {
@@ -55,25 +55,23 @@ CUOTA_HOST_DEVICE void with_element(element_type type, Action action) {
     }
 }
 
-/// The type in which a conversion computes: it represents all values of either side.
+/// The type of the computation: it represents all values of either side.
 template <class From, class To>
 using wide_enough = std::conditional_t<
     (sizeof(From) == 8 || sizeof(To) == 8 || (std::is_integral_v<From> && sizeof(From) == 4)), double, float>;
 
-/// Converts an element to the type of the computation.
 template <class Wide, class From>
 [[nodiscard]] CUOTA_HOST_DEVICE Wide widened(From x) noexcept {
     if constexpr (std::is_arithmetic_v<From>) return static_cast<Wide>(x);
     else return static_cast<Wide>(static_cast<float>(x));
 }
-/// Converts a result to the stored type.
 template <class To, class Wide>
 [[nodiscard]] CUOTA_HOST_DEVICE To narrowed(Wide value) noexcept {
     if constexpr (std::is_arithmetic_v<To>) return static_cast<To>(value);
     else return To{static_cast<float>(value)};
 }
 
-/// Converts one element; applies x * factor + offset unless is_plain.
+/// Applies x * factor + offset unless is_plain.
 template <class To, class From>
 [[nodiscard]] CUOTA_HOST_DEVICE To converted(From x, wide_enough<From, To> factor,
                                              wide_enough<From, To> offset, bool is_plain) noexcept {
@@ -82,9 +80,8 @@ template <class To, class From>
     return narrowed<To>(value);
 }
 
-/// Returns the conversion of each field, or nullopt for unchanged fields, and updates the types in `fields`.
-/// Throws: misuse for a field that does not exist or is named twice, or an unsupported target type. The message names `whose` as the
-/// fields' owner.
+/// Returns each field's conversion, or nullopt, and updates the types of `fields`.
+/// Throws: misuse for a field that does not exist or is named twice, or an unsupported type; `whose` names the fields' owner.
 [[nodiscard]] std::vector<std::optional<conversion>> convert_fields(std::vector<field>& fields,
                                                                     std::span<conversion const> wanted,
                                                                     std::string const& whose);

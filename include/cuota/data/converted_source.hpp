@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Converts a source's samples to other element types, for instance to transfer fewer bytes.
+/// A source's samples in other element types, for instance to transfer fewer bytes.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Converts `count` elements; both sides may be unaligned.
+/// Converts `count` elements; neither side need be aligned.
 template <class From, class To>
 void convert(std::byte const* from, std::byte* to, std::size_t count, double scale, double shift) noexcept {
     using wide = wide_enough<From, To>;
@@ -43,12 +43,12 @@ void convert(std::byte const* from, std::byte* to, std::size_t count, double sca
 
 using convert_function = void (*)(std::byte const*, std::byte*, std::size_t, double, double) noexcept;
 
-/// Returns null if the conversion is not supported.
+/// Null if unsupported.
 [[nodiscard]] convert_function converter(element_type from, element_type to) noexcept;
 
 struct gather_scratch;
 
-/// Pool of scratch buffers: each is used by one thread at a time and then kept. Holds as many as were ever in use at once.
+/// Pool of scratch buffers, each used by one thread at a time; keeps as many as were in use at once.
 class scratch_shelf {
 public:
     scratch_shelf(std::size_t bytes, std::size_t parts);
@@ -78,10 +78,10 @@ private:
     std::vector<sole<gather_scratch>> free_;
 };
 
-/// The conversion of each field of a source, a few samples at a time.
+/// The conversion of each field, a few samples at a time.
 class conversion_steps {
 public:
-    /// Throws: misuse for a ragged field or an unsupported conversion.
+    /// Throws: misuse for a ragged field or unsupported conversion.
     conversion_steps(std::span<field const> from, std::vector<conversion> const& wanted,
                      std::string const& whose);
 
@@ -89,8 +89,7 @@ public:
     [[nodiscard]] std::size_t samples_at_once() const noexcept { return samples_at_once_; }
     [[nodiscard]] std::size_t scratch_bytes() const noexcept { return samples_at_once_ * sample_bytes_; }
 
-    /// Returns where to read `now` samples, starting with the one at `done`: fields to be converted go to the scratch, others to their
-    /// destination.
+    /// Returns where to read `now` samples from `done` on: converted fields to the scratch, others to their destination.
     [[nodiscard]] std::span<std::span<std::byte> const> rooms(
         gather_scratch& scratch, std::size_t done, std::size_t now,
         std::span<std::span<std::byte> const> out) const noexcept;
@@ -116,15 +115,14 @@ private:
 
 }  // namespace detail
 
-/// The samples of a source, with some fields converted: floats to half or bfloat16, bytes to floats.
+/// A source's samples with some fields converted: floats to half or bfloat16, bytes to floats.
 ///
 ///     cuota::converted_source half_size{cuota::npy_source{"images.npy"}, {{"images", cuota::element_type::f16}}};
 ///
-/// Transfer u8 data unchanged instead, and widen it on the device.
-/// Throws:  misuse for a source with ragged fields (convert the rows and make a ragged_source of the result), a field that does not exist
-///          or is named twice, or a type other than f16, bf16, f32 or f64.
-/// Cost:    a gather reads through a scratch buffer of 256 KiB, or of one sample if that is larger; one per concurrently reading thread,
-///          allocated on first use.
+/// It is better to transfer u8 data unchanged and widen it on the device.
+/// Throws:  misuse for ragged fields (convert the rows, and make a ragged_source of these), a field that does not exist or is named twice,
+///          or a type other than f16, bf16, f32 or f64.
+/// Cost:    a scratch buffer of 256 KiB, or of one sample if larger, per concurrently reading thread, allocated on first use.
 /// Threads: as any source.
 template <source S>
 class converted_source {
@@ -139,11 +137,11 @@ public:
     }                                                                                    ///< as converted
     [[nodiscard]] std::string name() const { return std::string{state_->from.name()}; }  ///< the source's
 
-    /// As any source. Throws: misuse; errors of the source; std::bad_alloc when a scratch buffer is allocated.
+    /// Gathers samples. Throws: misuse; errors of the source; std::bad_alloc for a new scratch buffer.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
-    /// As gather, with the epoch's context.
+    /// Gathers in an epoch's context.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context) const requires detail::gathers_in_context<S> {
         gather_all(samples, out, context);
@@ -183,7 +181,6 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// Temporary storage of a gather.
 struct gather_scratch {
     std::vector<std::byte> bytes;
     std::vector<std::span<std::byte>> parts;  // one per field

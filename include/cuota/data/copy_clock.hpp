@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Measures how long a stream of copies keeps the link busy.
+/// Measures how long copies keep the link busy.
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,18 @@
 
 namespace cuota::inline v0::detail {
 
-/// Times the copies of one stream by a pair of timed events around each; waits enqueued before `begin` do not count. A copy is not counted
-/// if it has not been seen to complete before `room` later copies have begun.
+/// Times the copies of one stream by two events around each; waits enqueued before `begin` do not count. A copy not known to be complete
+/// when `room` later ones have begun is not counted.
 /// Threads: one at a time.
 class copy_clock {
 public:
     explicit copy_clock(std::size_t room) : copies_(room) {}
 
-    /// Call before and after a copy is enqueued. Throws: cuda_error.
+    /// Around each copy. Throws: cuda_error.
     void begin(stream_ref s);
     void end(stream_ref s);
 
-    /// Returns the total time of the copies completed since `forget`. Throws: cuda_error.
+    /// Time of the copies completed since `forget`. Throws: cuda_error.
     [[nodiscard]] std::chrono::nanoseconds busy();
     void forget() noexcept;
 

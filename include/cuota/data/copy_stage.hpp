@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Copies batches to the device and transforms them there.
+/// Copies and transforms batches on the device.
 #pragma once
 
 #include <atomic>
@@ -27,28 +27,27 @@
 
 namespace cuota::inline v0::detail {
 
-/// Enqueues a loader's copies and transforms, all on its one copy stream.
-/// Threads: `copy` by one thread at a time; `forget_times` not during a copy; all others by any thread, also during a copy.
+/// Enqueues a loader's copies and transforms on its copy stream.
+/// Threads: `copy` one at a time; `forget_times` not during a copy; others any, also during a copy.
 class copy_stage {
 public:
     explicit copy_stage(loader_slots& memory);
 
-    /// Copies a filled slot to a device slot and applies the transform. Returns the bytes copied.
-    /// Throws: cuda_error, and errors of the program's transform. After a failure, the device slot may be used for another batch.
+    /// Copies a filled slot to a device slot and transforms it. Returns the bytes copied.
+    /// Throws: cuda_error, errors of the program's transform; the device slot may then be reused.
     std::size_t copy(staging_ring::fill_lease lease, sample_list const& samples, device_slot& to,
                      std::uint64_t epoch);
 
-    /// If loader_options::poison is set, overwrites a slot whose batch was destroyed, ordered after all work that used it. The slot must
-    /// not have been reused yet. Throws: cuda_error.
+    /// With loader_options::poison, overwrites an ended batch's slot, not yet reused, after all work that used it. Throws: cuda_error.
     void poison(device_slot& ended) const;
 
-    /// Returns the contents of a slot as delivered.
+    /// The slot's contents as delivered.
     [[nodiscard]] slot_contents contents(device_slot const& of) const noexcept;
 
-    /// Returns whether the calling thread is within the program's device_transform.
+    /// True on the thread that is within the program's device_transform.
     [[nodiscard]] bool is_transforming_here() const noexcept;
 
-    /// Returns the copies' time, measured by copy_clock, if copies are timed. Throws: cuda_error.
+    /// Copy time, if copies are timed. Throws: cuda_error.
     [[nodiscard]] std::optional<std::chrono::nanoseconds> busy() const;
     void forget_times() noexcept;
 
@@ -62,7 +61,7 @@ private:
         return use(*clock_);
     }
 
-    // The copy goes to a separate buffer and need not wait for the slot's readers; the transform must.
+    // The copy goes to a separate buffer and does not wait for the slot's readers; the transform must.
     void transform(sample_list const& samples, device_slot& to, std::uint64_t epoch);
 
     class transform_scope {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Converts elements on the device, so that they cross the link in a smaller type.
+/// Conversion of elements on the device, after a transfer in a smaller type.
 #pragma once
 
 #include <cstddef>
@@ -24,14 +24,14 @@
 
 namespace cuota::inline v0 {
 
-/// Returns a transform that converts some fields of a batch on the device and copies the others: bytes that are widened to floats there
-/// need a quarter of the link's bandwidth.
+/// Returns a transform that converts some fields of a batch and copies the others: bytes that become floats on the device need a quarter of
+/// the link's bandwidth.
 ///
 ///     cuota::batch_loader loader{images, {.batch = 256,
 ///                                         .transform = cuota::converted_on_device(
 ///                                             images.fields(), {{"images", cuota::element_type::f32, 1 / 255.0}})}};
 ///
-/// Results equal those of converted_source, except that a GPU may round x * scale + shift once (fused multiply-add) instead of twice.
+/// Results equal converted_source's, except that a GPU may round x * scale + shift once (FMA) instead of twice.
 /// Throws:  misuse for a field that does not exist or is named twice, or a type other than f16, bf16, f32 or f64.
 /// Cost:    one kernel or device copy per field and batch.
 [[nodiscard]] device_transform converted_on_device(std::span<field const> fields,
@@ -39,7 +39,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Enqueues the conversion of `count` elements in device memory; the ranges must not overlap. Throws: as for_each_index.
+/// Enqueues the conversion of `count` elements between non-overlapping device ranges. Throws: as for_each_index.
 void convert_on_device(stream_ref s, std::size_t count, std::byte const* from, element_type in, std::byte* to,
                        conversion const& by);
 
@@ -51,8 +51,8 @@ void convert_on_device(stream_ref s, std::size_t count, std::byte const* from, e
 
 namespace cuota::inline v0::detail {
 
-/// Converts one byte. Bytes, the usual type of images, have kernels of their own: the generic convert_numbers, which branches on the types,
-/// reached 0.72 (to half) and 0.84 (to float) of a copy's rate on an H100.
+/// Converts a byte, the usual type of images. The generic convert_numbers, which branches on the types, reached only 0.72 (to half) and
+/// 0.84 (to float) of a copy's rate on an H100.
 template <class To>
 struct convert_byte {
     float scale;
@@ -62,8 +62,7 @@ struct convert_byte {
     }
 };
 
-/// Converts elements of any types. One kernel serves all types; these are uniform over its threads, and it branches on them once per pack,
-/// not per element.
+/// Converts any types in one kernel. The types are uniform over its threads; it branches on them once per pack, not per element.
 struct convert_numbers {
     static constexpr std::size_t pack = 4;  // 8 needs 64 registers, and is a sixth slower to float
 
@@ -81,7 +80,7 @@ struct convert_numbers {
     }
 
 private:
-    // Returns whether wide_enough is float for these types.
+    // True if wide_enough is float.
     [[nodiscard]] CUOTA_KERNEL bool is_float() const {
         bool yes = false;
         with_element(

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Device memory of a batch, and the work that must complete before it is overwritten.
+/// Device memory of a batch, and the work to complete before it is overwritten.
 #pragma once
 
 #include <cstddef>
@@ -18,32 +18,30 @@
 
 namespace cuota::inline v0::detail {
 
-/// One slot of a loader's slab. It is filled by a copy or by a transform, then used by a batch on any number of streams, then refilled
-/// after that work.
+/// One slot of a loader's slab: filled by a copy or a transform, used by a batch on any number of streams, and refilled after that work.
 /// Threads: one at a time.
 class device_slot {
 public:
     std::byte* at = nullptr;
     sample_list samples{};
 
-    /// Makes the contents valid once that copy has completed.
+    /// The contents are valid after this copy.
     void arrives_with(staging_ring::in_flight copy) noexcept;
-    /// Makes the contents valid once all work enqueued on s so far has completed. Throws: cuda_error.
+    /// The contents are valid after the work enqueued on s so far. Throws: cuda_error.
     void is_made_on(stream_ref s);
     void forget_arrival() noexcept { arriving_.reset(); }
 
-    /// Orders later work on s after the contents' arrival, and registers s as using `bytes` bytes. Throws: cuda_error; unchanged on
-    /// failure.
+    /// Orders later work on s after the contents' arrival, and records its use of `bytes` bytes. Throws: cuda_error; unchanged on failure.
     void use(stream_ref s, std::size_t bytes);
 
-    /// Ends the batch: records an event on each stream that used it, or synchronizes the streams for which that fails.
+    /// Ends the batch: marks the streams that used it, or synchronizes them on failure.
     void end_uses() noexcept;
 
-    /// Orders later work on `copies` after all work that used the slot. Throws: cuda_error.
+    /// Orders later work on `copies` after all uses. Throws: cuda_error.
     void order_readers_before(stream const& copies);
 
-    /// Blocks the host until all work that used the slot has completed, and forgets it. Returns false if some of it cannot be waited for;
-    /// this is reported, and that work is remembered.
+    /// Blocks the host until all uses have completed, and forgets them. Returns false if some cannot be waited for, which are reported and
+    /// kept.
     [[nodiscard]] bool wait_for_readers() noexcept;
     void forget_readers() noexcept { readers_.clear(); }
 
@@ -57,10 +55,10 @@ private:
         bool is_marked = false;       // false: not recorded, in a foreign capture
     };
 
-    // Records an event on a stream; each stream's event is created once. In a foreign capture, it is recorded before the slot is refilled.
+    // Records a stream's event, created once; during a foreign capture, defers this until the slot is refilled.
     void remember(stream_share const& s);
-    // Returns false if the stream's earlier work has completed: it is part of a `capture`, or it is the default stream of another thread,
-    // for which the host synchronized the device. Throws: misuse while the stream is part of a foreign capture; cuda_error.
+    // Returns false if the stream's earlier work has completed: a `capture` includes the stream, or it is another thread's default stream,
+    // for which the host synchronized the device. Throws: misuse during a foreign capture; cuda_error.
     static bool mark(reader& r);
     void mark_all();
 

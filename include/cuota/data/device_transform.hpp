@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Transformation of batches on the device before they are delivered.
+/// Transformation of batches on the device before delivery.
 #pragma once
 
 #include <cstddef>
@@ -20,47 +20,46 @@
 
 namespace cuota::inline v0 {
 
-/// One batch in device memory, and the memory for the transform's output. Valid on the host during one call of device_transform::run; the
-/// views are valid for work that this call enqueues on `stream`.
-/// Threads: the thread on which run is called.
+/// A copied batch, and the memory for the transform's output. Valid on the host during one call of device_transform::run; the views are
+/// valid for work that the call enqueues on `stream`.
+/// Threads: the one of that call.
 class transform_job {
 public:
     /// Used by the loader.
     transform_job(stream_ref s, std::uint64_t epoch, detail::slot_contents const& in,
                   detail::slot_contents const& out, detail::slot_contents const& scratch) noexcept;
 
-    /// Returns the loader's copy stream. Work enqueued on it starts after the batch has arrived, and completes before the batch is used.
+    /// Returns the loader's copy stream. Work enqueued on it starts after the batch's arrival and completes before the batch is used.
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
     [[nodiscard]] std::size_t size() const noexcept { return in_.samples->size(); }  ///< samples
-    /// Returns the source indices of the samples, in batch order. Use them and `epoch` to seed a random transform.
+    /// Returns the samples' source indices, in batch order; with `epoch`, the seed of a random transform.
     [[nodiscard]] std::span<std::uint64_t const> samples() const noexcept;
-    /// Returns the epoch number passed to batch_loader::epoch.
+    /// Returns the number passed to batch_loader::epoch.
     [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
 
-    /// Returns the elements of a source field of all samples, contiguously; for a ragged field, all rows. T is the field's element type, or
-    /// std::byte.
+    /// Returns a source field's elements of all samples, contiguously; all rows of a ragged field. T is the element type, or std::byte.
     /// Throws: misuse for another type, or a field that does not exist.
     template <class T>
     [[nodiscard]] device_span<T const> in(std::size_t field = 0, place where = place::here()) const {
         return in_.view<T const>(field, "what a transform gets", where);
     }
-    /// Returns the row offsets of a ragged source field, as batch::row_offsets. Throws: misuse if the field is not ragged.
+    /// Returns batch::row_offsets of a ragged source field. Throws: misuse if it is not ragged.
     [[nodiscard]] device_span<std::uint64_t const> row_offsets(std::size_t field = 0,
                                                                place where = place::here()) const;
-    /// Returns the memory of an output field; write all of it. Throws: as in.
+    /// Returns an output field, which must be written completely. Throws: as in.
     template <class T>
     [[nodiscard]] device_span<T> out(std::size_t field = 0, place where = place::here()) const {
         return out_.view<T>(field, "what a transform makes", where);
     }
 
-    /// Returns the memory of a scratch field; it contains data of the previous batch. Throws: as in.
+    /// Returns a scratch field, with contents of the previous batch. Throws: as in.
     template <class T>
     [[nodiscard]] device_span<T> scratch(std::size_t field = 0, place where = place::here()) const {
         return scratch_.view<T>(field, "a transform's scratch", where);
     }
 
-    /// Returns the job of a second transform whose input is the first `fields` scratch fields, which the first transform has written.
-    /// Throws: misuse if the scratch has fewer fields.
+    /// Returns the job of a second transform, with the first `fields` scratch fields as input, written by the first transform.
+    /// Throws: misuse if the scratch has fewer.
     [[nodiscard]] transform_job after(std::size_t fields) const;
 
 private:
@@ -71,15 +70,15 @@ private:
     detail::slot_contents scratch_;
 };
 
-/// Transformation that a loader applies to each batch on the device before delivery: crops, flips, normalization, widening of bytes. Its
-/// kernels run on the loader's copy stream; the host does not block.
+/// Transformation of each batch on the device before delivery: crops, flips, normalization, widening of bytes. Kernels run on the loader's
+/// copy stream; the host does not block.
 ///
-/// `fields` are the fields of the resulting batch; none may be ragged. `run` receives the copied batch and enqueues the work. An exception
-/// from it replaces the batch, in order. A transform for a particular source lists that source's fields in `takes`; a loader of another
-/// source then throws misuse. A transform of several kernels declares intermediate results in `scratch`, as fields per sample.
-/// Cost:    device memory for one more batch as it was copied, and for its scratch; batches are transformed sequentially on one stream.
-/// Threads: `run` is called for one batch at a time, by a worker or by a thread that destroys a batch, with the loader's device current. It
-///          must not use the loader or its batches, which throws misuse.
+/// `fields` describes the resulting batch, without ragged fields. `run` receives the copied batch and enqueues the work; its exception
+/// replaces the batch, in order. A transform for a particular source has that source's fields in `takes`; other loaders throw misuse.
+/// Intermediate results between kernels are fields of `scratch`, per sample.
+/// Cost:    device memory for one more batch as copied, and its scratch; batches are transformed one after another on one stream.
+/// Threads: `run` is called for one batch at a time, by a worker or a thread that destroys a batch, with the loader's device current. Using
+///          the loader or its batches there throws misuse.
 /// Example: converted_on_device returns one.
 struct device_transform {
     std::vector<field> fields;                      ///< of the resulting batch

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The files of a directory as one source, such as the shards of a dataset.
+/// The files of a directory as one source, such as a dataset's shards.
 #pragma once
 
 #include <concepts>
@@ -24,10 +24,10 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Returns the names of the files in the folder, sorted bytewise: the same on every machine and in every locale. Excludes directories and
-/// names with a leading dot.
+/// Returns the names of the folder's files, sorted bytewise: the same on every machine and in every locale. Excludes directories and names
+/// with a leading dot.
 [[nodiscard]] std::vector<std::string> names_in(std::string const& folder);
-/// Returns the paths of the files for which wanted(of, name) is true, in that order.
+/// Returns the paths of files with wanted(of, name), in that order.
 [[nodiscard]] std::vector<std::string> paths_in(std::string const& folder,
                                                 bool (*wanted)(void const* of, std::string const& name),
                                                 void const* of);
@@ -43,18 +43,17 @@ template <std::predicate<std::string const&> Wanted>
 
 }  // namespace detail
 
-/// Concatenates the files of a folder whose name ends with `which`, or for which `which(name)` is true; `open(path)` returns the source of
-/// each. Files are sorted bytewise by name, so numbers in names need leading zeros. Subdirectories and names with a leading dot are
-/// excluded.
+/// Concatenates the files of a folder with names that end with `which`, or satisfy `which(name)`; `open(path)` returns each source. Sorted
+/// bytewise by name, so numbers need leading zeros. Excludes subdirectories and names with a leading dot.
 ///
 ///     auto train = cuota::directory_of("train", ".npy", [](auto const& path) { return cuota::npy_source{path}; });
 ///
-/// With more files than `most_open`, only the most recently read ones are open. The reading thread calls `open` again to reopen a file; it
-/// must return the same data as before. `open` is stored in any case.
+/// With more than `most_open` files, only the most recently read are open. The reading thread calls `open` to reopen one, which must return
+/// the same data. `open` is stored in any case.
 /// Throws:  data_error if the folder cannot be listed or has no matching file; misuse, as concat_source; exceptions of `open` and `which`.
-///          gather: also data_error if a file has changed since it was first opened.
-/// Cost:    as concat_source; open files: as many as `open` keeps per source (usually one), for at most `most_open` sources plus one per
-///          reading thread. Reopening a file costs a call of `open`, including any decompression.
+///          gather: also data_error if a file has changed since first opened.
+/// Cost:    as concat_source. Open files: those of `open`, usually one each, for at most `most_open` sources plus one per reading thread.
+///          Reopening costs a call of `open`, including any decompression.
 /// Threads: any.
 template <class Which, std::invocable<std::string const&> Open>
     requires(std::convertible_to<Which const&, std::string_view> ||

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Element types, and fields with a fixed shape per sample or row.
+/// Element types and fields.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@
 
 namespace cuota::inline v0 {
 
-/// Type of one element. Gathered elements always have this machine's byte order.
+/// Type of one element; in this machine's byte order after a gather.
 enum class element_type : std::uint8_t {
     u8,   ///< unsigned, 8 bits; also bool and bytes
     i8,   ///< signed
@@ -38,13 +38,13 @@ enum class element_type : std::uint8_t {
     bf16  ///< upper 16 bits of a float: `bfloat16`
 };
 
-/// Returns the size of an element: 1 to 8.
+/// Returns 1 to 8.
 [[nodiscard]] constexpr std::size_t element_bytes(element_type type) noexcept {
     constexpr std::array<std::uint8_t, 12> sizes{1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8, 2};
     return sizes[static_cast<std::uint8_t>(type)];
 }
 
-/// Returns a name such as "u8" or "f32".
+/// Returns "u8", "f32", and so on.
 [[nodiscard]] constexpr char const* element_name(element_type type) noexcept {
     constexpr std::array<char const*, 12> names{"u8",  "i8",  "i16", "u16", "i32", "u32",
                                                 "i64", "u64", "f16", "f32", "f64", "bf16"};
@@ -70,7 +70,7 @@ consteval element_type integer_element() {
 
 }  // namespace detail
 
-/// Returns the element type of T; bool and std::byte are u8. Compiles for numbers only.
+/// Returns the element type of T; bool and std::byte are u8. Requires a number.
 template <class T>
     requires detail::element_like<std::remove_cv_t<T>>
 [[nodiscard]] consteval element_type element_of() {
@@ -83,17 +83,17 @@ template <class T>
     else return detail::integer_element<U>();
 }
 
-/// A named array in every sample, such as an image or a label. All samples have this shape; {} is a scalar. In a ragged field, a sample has
-/// any number of rows (possibly 0), and each row has this shape: words, frames.
+/// A named array in every sample (image, label) with this shape; {} is a scalar. In a ragged field, a sample has any number of rows,
+/// possibly 0, of this shape: words, frames.
 struct field {
     std::string name;                      ///< for messages and for lookup
     element_type type = element_type::u8;  ///< of each element
     std::vector<std::size_t> shape{};      ///< extents, slowest first; {} is a scalar
     bool is_ragged = false;                ///< any number of rows per sample
 
-    /// Returns the elements per sample, or per row if ragged. Throws: misuse if that exceeds a std::size_t.
+    /// Elements per sample, or per row if ragged. Throws: misuse if it exceeds a std::size_t.
     [[nodiscard]] std::size_t count() const;
-    /// Returns the bytes per sample, or per row if ragged. Throws: misuse if that exceeds a std::size_t.
+    /// Bytes per sample, or per row if ragged. Throws: misuse if it exceeds a std::size_t.
     [[nodiscard]] std::size_t bytes() const { return or_misuse(checked_mul(count(), element_bytes(type))); }
 
     friend bool operator==(field const&, field const&) = default;  ///< compares all members
@@ -102,16 +102,18 @@ private:
     [[nodiscard]] std::size_t or_misuse(std::optional<std::size_t> product) const;
 };
 
-/// Formats a field: "images u8[28, 28]", "words u32[*]".
+/// Returns "images u8[28, 28]", "words u32[*]".
+/// Throws: std::bad_alloc.
 [[nodiscard]] std::string field_text(field const& f);
 
-/// Formats fields: "images u8[28, 28], labels u8".
+/// Returns "images u8[28, 28], labels u8".
+/// Throws: std::bad_alloc.
 [[nodiscard]] std::string fields_text(std::span<field const> fields);
 
 namespace detail {
 
 [[nodiscard]] std::size_t ragged_count(std::span<field const> fields) noexcept;
-/// Throws: misuse if a field is ragged; the message names `what` as the object that does not support it.
+/// Throws: misuse if a field is ragged, naming `what` as lacking support.
 void expect_no_ragged(std::span<field const> fields, std::string const& what);
 
 }  // namespace detail

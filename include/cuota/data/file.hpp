@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A file for concurrent reads at arbitrary offsets.
+/// A file for concurrent reads at any offset.
 #pragma once
 
 #include <cerrno>
@@ -38,32 +38,31 @@ using unique_descriptor = unique_handle<descriptor_traits>;
 
 }  // namespace detail
 
-/// A regular file, open for reading. Copies share it; the last one closes it.
+/// A regular file, open for reading. Copies share it; the last closes it.
 ///
-/// The size is determined on opening; if the file shrinks later, the read that misses bytes throws.
-/// Threads: any, concurrently; the file has no shared position.
+/// Its size is that at opening; if the file shrinks, the read that misses bytes throws.
+/// Threads: any, concurrently; there is no shared file position.
 /// Example: file.read_exact(offset, bytes);  // all of them, or data_error
 class file {
 public:
-    /// Opens a file. Throws: data_error with the system's reason if it cannot be opened or is not a regular file.
+    /// Throws: data_error with the system's reason if it cannot be opened or is not a regular file.
     explicit file(std::string path);
 
-    /// Takes ownership of a descriptor, even if this throws; `name` denotes it in messages.
+    /// Takes ownership of a descriptor, even if this throws; `name` is for messages.
     /// Throws: data_error if it is not a regular file.
     [[nodiscard]] static file adopt(int descriptor, std::string name);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< bytes, when it was opened
-    /// Returns the path, or the name passed to adopt.
+    /// Returns the path, or adopt's argument.
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
     /// Returns the name without directories and extensions: "images" for "data/images.idx.gz".
     [[nodiscard]] std::string stem() const;
 
     /// Fills `out` from `offset` on.
-    /// Throws: data_error, at the first byte that was missing or could not be read; out may be partly written.
+    /// Throws: data_error, at the first byte missing or unreadable; out may be partly written.
     void read_exact(std::uint64_t offset, std::span<std::byte> out) const;
 
-    /// Fills the parts consecutively from `offset` on, with one system call unless that reads only some of it; modifies `parts`. At most
-    /// 1024 parts.
+    /// Fills the parts in order from `offset` on, usually with one system call; modifies `parts`. At most 1024 parts.
     /// Throws: as above.
     void read_exact(std::uint64_t offset, std::span<iovec> parts) const;
 
@@ -80,7 +79,7 @@ private:
 
     static std::uint64_t regular_size(int descriptor, std::string const& name);
 
-    // Returns the result of `read(descriptor, offset)`, repeated while interrupted by signals.
+    // Returns the result of `read(descriptor, offset)`, retried after signals.
     template <class Read>
     [[nodiscard]] std::size_t got_or_throw(std::uint64_t offset, Read read) const {
         for (;;) {
@@ -165,7 +164,7 @@ CUOTA_INLINE file::file(detail::unique_descriptor descriptor, std::string name) 
 }
 
 CUOTA_INLINE detail::unique_descriptor file::open(std::string const& path) {
-    // Non-blocking, so that a pipe of this name is rejected below instead of waited for.
+    // Non-blocking: a pipe is rejected below instead of waited for.
     constexpr int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     for (;;) {
         if (int const descriptor = ::open(path.c_str(), flags); descriptor >= 0)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Opens files that may be compressed. Requires zlib (link it). No umbrella header includes this header.
+/// Opens files that may be compressed. Requires zlib (link it). In no umbrella header.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Creates an empty temporary file in $TMPDIR or /tmp and unlinks it, so that it is deleted when its descriptor is closed.
+/// Creates an empty file in $TMPDIR or /tmp, already unlinked: deleted when its descriptor is closed.
 inline unique_descriptor temporary_file() {
     char const* const folder = std::getenv("TMPDIR");
     std::string path = std::string{folder != nullptr && *folder != '\0' ? folder : "/tmp"} + "/cuota-XXXXXX";
@@ -38,7 +38,7 @@ inline unique_descriptor temporary_file() {
     return descriptor;
 }
 
-/// Decompresses a gzip file, member by member, into a temporary file, in chunks.
+/// Decompresses a gzip file, member by member, into a temporary file.
 class gzip_reader {
 public:
     gzip_reader(file const& from, std::uint64_t limit) : from_{from}, limit_{limit}, to_{temporary_file()} {
@@ -60,7 +60,7 @@ public:
     }
 
 private:
-    /// Skips zero padding, which tapes and block devices add, as gzip does. Throws: data_error for anything else but a member.
+    /// Skips zero padding (of tapes and block devices), as gzip does. Throws: data_error for anything but a member.
     [[nodiscard]] bool has_another_member() {
         while (stream_.avail_in != 0 || read_ != from_.size()) {
             if (stream_.avail_in == 0) refill();
@@ -82,7 +82,7 @@ private:
         stream_.avail_in = static_cast<uInt>(bytes);
     }
 
-    /// Decompresses one chunk; returns true at the end of a member.
+    /// Decompresses a chunk; true at the end of a member.
     bool step() {
         stream_.next_out = reinterpret_cast<Bytef*>(out_.data());
         stream_.avail_out = static_cast<uInt>(out_.size());
@@ -130,10 +130,10 @@ private:
 
 }  // namespace detail
 
-/// Opens a file as it is or, if it is gzip, decompressed once into a temporary file in $TMPDIR or /tmp, which is deleted with its last
-/// owner. The result has the name of the compressed file. Zero bytes after a member are skipped.
-/// Throws:  data_error, at the compressed offset, if the file is truncated, corrupt, followed by anything other than a member or zeros, or
-///          decompresses to more than `limit` bytes. The temporary file is deleted.
+/// Opens a file as it is or, if gzip, decompressed once into a temporary file in $TMPDIR or /tmp, which is deleted with its last owner. The
+/// result has the compressed file's name. Zero bytes after a member are skipped.
+/// Throws:  data_error, at the compressed offset, if the file is truncated, corrupt, followed by anything but a member or zeros, or exceeds
+///          `limit` bytes decompressed. The temporary file is deleted.
 /// Cost:    disk space for the decompressed bytes; 170 KiB of memory while decompressing.
 /// Threads: any. Example: cuota::idx_source images{cuota::open_maybe_gzip("train-images-idx3-ubyte.gz")};
 [[nodiscard]] inline file open_maybe_gzip(std::string path,

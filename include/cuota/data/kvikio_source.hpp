@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Records read by KvikIO, directly to the device where GPUDirect Storage is available. Requires KvikIO. No umbrella header includes this
-/// header.
+/// Records read by KvikIO, directly to the device where GPUDirect Storage is available. Requires KvikIO. In no umbrella header.
 #pragma once
 
 #if !__has_include(<kvikio/file_handle.hpp>)
@@ -34,31 +33,31 @@
 
 namespace cuota::inline v0 {
 
-/// The records of a raw_source or .npy file, read by KvikIO's threads into host or device memory. If a loader's slots are in device memory
-/// and GPUDirect Storage is available, records are read there without passing through host memory:
+/// Records of a raw_source or .npy file, read by KvikIO's threads into host or device memory. With GPUDirect Storage, a loader with slots
+/// in device memory bypasses host memory:
 ///
 ///     cuota::kvikio_source const images{cuota::npy_source{"images.npy"}};
 ///     cuota::batch_loader loader{images, {.batch = 256, .device = gpu, .pinned = gpu,
 ///                                         .host_memory = cuota::device_memory{}}};
 ///
-/// Otherwise KvikIO uses its own pinned memory (defaults::bounce_buffer_size per thread), which is not charged to any budget. Records of
-/// several fields are interleaved in the file and not supported: use one file per field and a zip_source.
-/// Throws:  on construction misuse for records of several fields; data_error if KvikIO cannot open the file, or finds no CUDA driver.
-///          gather: data_error, naming the sample, after all reads have finished.
+/// Otherwise KvikIO uses its own pinned memory (defaults::bounce_buffer_size per thread), charged to no budget. Fields of a record are
+/// interleaved in the file: for several fields, use one file each and a zip_source.
+/// Throws:  on construction misuse for several fields; data_error if KvikIO cannot open the file, or finds no CUDA driver. gather:
+///          data_error, naming the sample, after all reads have finished.
 /// Cost:    consecutive samples are one read, in tasks of at most KvikIO's defaults::task_size. Small records in random order are read
 ///          faster by the source itself. A gather allocates.
 /// Follows: KvikIO's FileHandle::pread.
 /// Threads: as any source.
 class kvikio_source {
 public:
-    static constexpr bool fills_device_memory = true;  ///< a loader's slots may be in device memory
+    static constexpr bool fills_device_memory = true;  ///< slots may be in device memory
 
-    /// Opens the file of these records again, with KvikIO.
+    /// Opens the records' file again, with KvikIO.
     explicit kvikio_source(raw_source const& records) : state_{std::make_shared<state>(records)} {}
-    /// Opens the file of an array.
+    /// Opens the array's file.
     explicit kvikio_source(npy_source const& array) : kvikio_source{array.records()} {}
 
-    /// Copies share the data. A move is a copy, so that a moved-from source remains valid.
+    /// Copies share the data. A move is a copy, so a moved-from source remains valid.
     kvikio_source(kvikio_source const&) noexcept = default;
     kvikio_source& operator=(kvikio_source const&) noexcept = default;  ///< shares the data of other
     ~kvikio_source() = default;
@@ -68,7 +67,7 @@ public:
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->records.fields(); }
     [[nodiscard]] std::string const& name() const noexcept { return state_->records.name(); }  ///< the file's
 
-    /// As any source, into host memory or memory of the current device. Blocks until all data has been read.
+    /// Gathers into host memory or memory of the current device; blocks until all is read.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         if (samples.empty()) return;
@@ -80,7 +79,7 @@ public:
         }
         all.finish();
     }
-    /// As gather, for runs of samples: one read per run.
+    /// Gathers runs, with one read each.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
         check_gather_runs(*this, runs, out);
         reads all{*state_, out[0]};
@@ -104,11 +103,11 @@ private:
             }
         }
 
-        raw_source records;  // locates the records; has validated the file
+        raw_source records;  // locates and has validated the records
         kvikio::FileHandle handle;
     };
 
-    /// Pending reads into one output span. The destructor waits for them.
+    /// Pending reads into one span; the destructor waits for them.
     class reads {
     public:
         reads(state& from, std::span<std::byte> to) noexcept : from_{from}, left_{to} {}
@@ -119,8 +118,8 @@ private:
                 if (t.bytes.valid()) t.bytes.wait();
         }
 
-        /// Starts reading a run, after those started before. Each piece is a separate KvikIO task, because a read of several tasks that
-        /// fails does not wait for its other tasks.
+        /// Starts a run, after earlier ones. Each piece is its own KvikIO task, because a read of several does not wait for the others when
+        /// one fails.
         void start(sample_run run) {
             raw_layout const& layout = from_.records.layout();
             std::uint64_t offset = layout.header + run.first * layout.record;
@@ -136,7 +135,7 @@ private:
                 bytes -= now;
             }
         }
-        /// Waits for all reads, and throws the first error.
+        /// Waits for all; throws the first error.
         void finish() {
             std::optional<data_error> met;
             for (task& t : tasks_) try {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Implementation of batch_loader: workers fill pinned slots, one stream copies them in order, batches own the result.
+/// Implementation of batch_loader: workers fill pinned slots, one stream copies in order, batches own the result.
 #pragma once
 
 #include <algorithm>
@@ -39,26 +39,25 @@
 
 namespace cuota::inline v0::detail {
 
-/// The threads, slots and batch order of one loader.
+/// Threads, slots and batch order of one loader.
 ///
-/// Workers claim batches in order, each holding a pinned slot before it claims one. The next batch in order therefore always has a slot,
-/// and the queue cannot deadlock. The thread that makes progress possible (a worker that filled a slot, a thread that destroyed a batch)
-/// enqueues the possible copies, in order. It does so without the lock, because this calls the program's transform; a second thread leaves
-/// its copies to the first. No thread is dedicated to copying.
-/// A failure replaces the batch in which it occurred.
+/// Workers claim batches in order, each holding a pinned slot before it claims. So the next batch in order always has a slot, and the queue
+/// cannot deadlock. The thread that makes progress possible (a worker that filled a slot, a thread that destroyed a batch) enqueues the
+/// possible copies, in order. It does so without the lock, because this calls the program's transform; a second thread leaves its copies to
+/// the first. No thread only copies. A failure replaces its batch.
 class loader_engine final : public ref_counted {
 public:
     loader_engine(any_source from, loader_options const& options, place where);
 
     ~loader_engine();
 
-    /// Stops and joins the workers, which takes at most one read. Batches stay valid. A running epoch delivers the batches that were copied
-    /// and then throws misuse, since no worker would provide more.
+    /// Stops and joins the workers, within at most one read. Batches stay valid. A running epoch delivers the copied batches, then throws
+    /// misuse.
     void shut_down() noexcept;
 
-    /// Throws: misuse in a forked child of the process that made the loader, and within the loader's device_transform.
+    /// Throws: misuse in a forked child, and within the loader's device_transform.
     void expect_usable(place where) const;
-    /// Runs end(engine) for an owner that is destroyed, except in a forked child, and drops the owner's reference.
+    /// Runs end(engine) for a destroyed owner, except in a forked child, and drops its reference.
     template <class End>
     static void let_go(shared<loader_engine>& of, End end) noexcept {
         if (!of) return;
@@ -71,36 +70,35 @@ public:
 
     // --- the consumer ---
 
-    /// Starts an epoch; first allocates the memory that was released between epochs, outside the lock, because that may reclaim from
-    /// others.
+    /// Starts an epoch. First reallocates released memory, outside the lock, because that may reclaim from others.
     /// Throws: misuse while another epoch is running, or if position is out of range; as loader_slots::start_use. On failure, the loader is
     /// unchanged.
     void start_epoch(std::uint64_t epoch, std::uint64_t position, place where);
 
-    /// Ends the epoch. Batches still being read are dropped when the read completes; filled or copied slots return to their rings. Waits
-    /// for a copy that another thread is enqueuing. Within the loader's device_transform, the epoch ends when that returns.
+    /// Ends the epoch. Batches being read are dropped afterwards; filled or copied slots become free. Waits for a copy that another thread
+    /// is enqueuing. Within the loader's device_transform, takes effect when that returns.
     void end_epoch() noexcept;
 
-    /// Waits until `next` would not block; returns false on timeout.
+    /// Waits until `next` would not block; false on timeout.
     [[nodiscard]] bool wait_for(std::chrono::nanoseconds most, std::stop_token const& stop);
 
-    /// Returns the next batch, or nullopt at the end of the epoch or if stop was requested. Blocks the host until the batch's copy has been
-    /// enqueued. Throws: the error met by its worker or its copy; misuse if the caller holds every device slot.
+    /// Returns the next batch, or nullopt at the end or after a stop request. Blocks the host until its copy is enqueued. Throws: the error
+    /// of its worker or copy; misuse if the caller holds every device slot.
     [[nodiscard]] std::optional<batch_line::delivery> next(std::stop_token const& stop);
 
-    /// Returns the position in the current or last epoch.
+    /// Position in the current or last epoch.
     [[nodiscard]] loader_state state() const;
-    /// Returns the fingerprint of the sampler and the number of samples.
+    /// Fingerprint of the sampler and the number of samples.
     [[nodiscard]] std::uint64_t order_id() const;
-    /// Returns the statistics of the current or last epoch. Throws: cuda_error if copies are timed.
+    /// Of that epoch. Throws: cuda_error if copies are timed.
     [[nodiscard]] loader_stats stats() const;
 
-    /// Orders later work on s after the copy into that slot. Throws: cuda_error.
+    /// Orders later work on s after the slot's copy. Throws: cuda_error.
     void use(std::uint32_t index, stream_ref s) { memory_->slot(index).use(s, plan().device_slot.bytes); }
-    /// Throws: misuse if kernels on the stream's device cannot access the batch in that slot; cuda_error.
+    /// Throws: misuse if kernels on the stream's device cannot access the slot; cuda_error.
     void check_reach(std::uint32_t index, stream_ref s, place where) const;
 
-    /// Called when a batch is destroyed: its slot may be overwritten once the streams have finished with it.
+    /// Called when a batch is destroyed; the slot is overwritten after the streams' work.
     void release(std::uint32_t index) noexcept;
 
     [[nodiscard]] device_slot const& slot(std::uint32_t index) const noexcept { return memory_->slot(index); }
@@ -123,7 +121,7 @@ private:
 
     // --- workers ---
 
-    // Every path publishes exactly one result for a claimed batch.
+    // Every path publishes exactly one result per claimed batch.
     void work(std::stop_token stop, std::size_t number, batch_reader& reader) noexcept;
 
     struct claim {
@@ -132,22 +130,22 @@ private:
         dealt_batch at;
     };
 
-    // Waits for work and returns its generation; starts a brief use of the ring, until a batch is claimed or none is left.
+    // Returns a generation with work; starts a brief use of the ring, until a batch is claimed or none remains.
     [[nodiscard]] std::optional<std::uint64_t> wait_for_work(std::stop_token const& stop, std::size_t worker);
 
-    // Claims the next batch in order and turns the brief use of the ring into one that lasts until the batch is published. Returns nullopt
-    // if that generation has ended; a failure met in it then concerns no other epoch.
+    // Claims the next batch and extends the brief use until the batch is published. Returns nullopt if that generation has ended; a failure
+    // met in it concerns no other epoch.
     [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation, std::size_t worker,
                                                   batch_reader& reader, std::exception_ptr& failure,
                                                   worker_times& taken);
-    // As next_claim, if rows determine where a batch ends: draws its samples first. One worker at a time does so, but not under the lock,
-    // because this calls the program's sampler and source.
+    // Like next_claim, if rows determine where a batch ends: draws its samples first. One worker at a time, not under the lock, because the
+    // program's sampler and source are called.
     [[nodiscard]] std::optional<claim> claim_by_rows(std::uint64_t generation, std::size_t worker,
                                                      batch_reader& reader, std::exception_ptr& failure,
                                                      worker_times& taken);
     // Requires the lock.
     [[nodiscard]] claim claim_at(dealt_batch const& at) noexcept;
-    // An empty batch that carries a failure; no batch follows it.
+    // An empty batch with a failure; none follows.
     [[nodiscard]] dealt_batch nowhere() const noexcept { return {line_.end(), 0, line_.end()}; }
 
     void publish(std::size_t worker, batch_line::claim const& mine,
@@ -163,7 +161,7 @@ private:
     void copy_what_can_be() noexcept;
     // Returns nullopt while another thread copies.
     [[nodiscard]] std::optional<copying> begin_copying() noexcept;
-    // Stores the result of a copy and returns the next one; on nullopt, the thread has stopped copying.
+    // Stores a copy's result and returns the next; on nullopt, the thread has stopped copying.
     [[nodiscard]] std::optional<copying> copied(copying const& done, std::size_t bytes,
                                                 std::exception_ptr failure) noexcept;
     // Requires the lock.
@@ -173,8 +171,8 @@ private:
     loader_memory memory_;
     batch_deal const deal_{memory_->shape().positions, options().batch, options().last, options().part};
 
-    // Held by the worker that determines by rows where a batch ends, while it calls the program's sampler and source. No other function
-    // locks it, so a call from these into the loader cannot deadlock on it. Locked before guard_.
+    // Serializes claim_by_rows, which calls the program's sampler and source. No other function locks it, so calls from there into the
+    // loader cannot deadlock. Locked before guard_.
     std::mutex dealing_;
     mutable std::mutex guard_;  // protects all members below
     std::condition_variable_any work_;
@@ -201,7 +199,7 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const& options, place where)
     : from_{std::move(from)},
       memory_{loader_memory::of(from_, options, where)},
-      // Capacity: a claimed batch not yet copied holds a ring slot, or has failed (one per worker), or is being copied.
+      // A claimed, uncopied batch holds a ring slot, has failed (one per worker), or is being copied.
       line_{plan().host_slots + options.workers + 1, plan().device_slots, memory_->shape().list_with_room()},
       stage_{*memory_.operator->()} {
     times_.have_workers(options.workers);
@@ -404,7 +402,7 @@ CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
         } catch (...) { failure = std::current_exception(); }
         std::optional<claim> const mine =
             lease || failure ? next_claim(*epoch, number, reader, failure, taken) : std::nullopt;
-        if (!mine) {  // another worker claimed the last batch, or the epoch ended, or shutdown
+        if (!mine) {  // all are claimed, or the epoch or loader has ended
             lease.reset();
             memory_->uses_of_ring().drop_brief();
             if (failure && failure != broken) report_failure_of([&] { std::rethrow_exception(failure); });
@@ -532,7 +530,7 @@ CUOTA_INLINE auto loader_engine::copied(copying const& done, std::size_t bytes,
         }
         next = next_copying();
     }
-    arrived_.notify_all();  // before the next batch's transform, which need not be waited for
+    arrived_.notify_all();  // before the next batch's transform
     if (is_over) memory_->drop_use();
     return next;
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Options of a loader, and the exact memory that it will hold.
+/// Options of a loader, and the exact memory it will hold.
 #pragma once
 
 #include <cstddef>
@@ -28,18 +28,18 @@
 
 namespace cuota::inline v0 {
 
-/// Value of loader_options::batch: the largest batch, up to all samples, whose slots fit the available bytes of the loader's budgets on
-/// construction. loader_plan::batch reports the size chosen.
+/// For loader_options::batch: the largest batch (at most all samples) for which the slots fit the budgets' available bytes on construction;
+/// see loader_plan::batch.
 inline constexpr std::size_t automatic_batch = unlimited;
-/// Value of loader_options::rows: the largest number of rows that fits in the same way.
+/// For loader_options::rows: the largest number that fits in the same way.
 inline constexpr std::size_t automatic_rows = unlimited;
 
-/// Options of a batch_loader. Required: `batch`, and `rows` if the source has a ragged field.
-/// Checked on construction of the loader and by plan_loader. Example: examples/train.cpp
+/// Options of a batch_loader. Required: `batch`, and `rows` for a source with ragged fields. Checked on construction and by plan_loader.
+/// Example: examples/train.cpp
 struct loader_options {
     std::size_t batch = 0;  ///< samples per batch (an upper limit if `rows` is set), or automatic_batch
-    /// Maximum number of rows (words, frames) of each ragged field in a batch, or automatic_rows. A batch has as many samples as satisfy
-    /// both limits. For a single sample that exceeds `rows`, sample_too_long is thrown in place of its batch.
+    /// Most rows (words, frames) of each ragged field in a batch, or automatic_rows. A batch has the most samples that satisfy both limits;
+    /// a single sample beyond `rows` throws sample_too_long in place of its batch.
     std::size_t rows = 0;
     std::optional<budget> device{};         ///< charged for the device slots; nullopt: unlimited
     std::optional<budget> pinned{};         ///< charged for the pinned slots; nullopt: unlimited
@@ -50,28 +50,28 @@ struct loader_options {
     std::size_t workers = 1;                ///< reading threads; they do not affect the sample order
     std::size_t device_slots = 2;           ///< batches on the device; with 1, copies and compute alternate
     std::size_t host_slots = 0;             ///< pinned slots; 0: workers + 2
-    /// Memory of the pinned slots; not charged on its own. registered_memory is allocated faster; device_memory is for sources that can
-    /// fill it, such as kvikio_source, and `pinned` is then the device's budget.
+    /// Memory of the pinned slots, not charged on its own. registered_memory is allocated faster; device_memory is for sources that can
+    /// fill it (kvikio_source), with `pinned` the device's budget.
     any_resource host_memory = any_pinned_memory();
-    /// If the driver cannot lock the memory: refuse, or fall back to pageable memory, which is reported and shown in the stats.
+    /// If the driver cannot lock the memory: refuse, or use pageable memory, which is reported and shown in stats.
     pin_failure on_pin_failure = pin_failure::refuse;
     std::optional<device_transform> transform{};  ///< applied to each batch on the device; nullopt: none
     tag name = "loader slots";                    ///< for messages and accounts
     bool time_copies = false;                     ///< for batch_loader::stats: two more events per copy
-    /// Debugging aid: overwrites each batch with 0xFF bytes (NaN as floats) once all work that used it has completed, so that a stale view
-    /// is noticed. Costs device time, not link bandwidth.
+    /// For debugging: overwrites each batch with 0xFF bytes (NaN as floats) after all work that used it, to expose stale views. Costs
+    /// device time, not link bandwidth.
     bool poison = false;
     bool progress = false;  ///< shows a line on standard error during an epoch if that is a terminal
-    /// Called by each worker, numbered from 0, before it reads; for instance to set its CPU affinity. If it throws, the exception replaces
-    /// the worker's batches.
+    /// Called by each worker, numbered from 0, before it reads; for instance to set CPU affinity. An exception replaces the worker's
+    /// batches.
     std::function<void(std::size_t worker)> worker_start{};
-    /// Priority for releasing memory when a budget is short: higher first, as for `reclaimer`; pools default to 0.
-    /// If set, the loader frees its device slots or its pinned slots, each as a whole, for a short budget between epochs. It allocates them
-    /// again when the next epoch starts, which may be refused. If not set, it keeps them until destroyed, and no epoch is refused.
+    /// Reclaim order when a budget is short: higher first, as for `reclaimer`; pools default to 0.
+    /// If set, the loader frees its device or pinned slots, each as a whole, between epochs, and reallocates them when the next epoch
+    /// starts, which may be refused. If not, it keeps them until destroyed, and no epoch is refused.
     std::optional<int> reclaim_priority{};
 };
 
-/// Memory of a loader, in bytes. A loader allocates exactly this on construction, and again when an epoch starts after it was released
+/// Memory of a loader, in bytes: exactly what it allocates on construction, and again at an epoch's start after releasing it
 /// (loader_options::reclaim_priority).
 struct loader_plan {
     std::size_t batch = 0;                 ///< samples in a full batch
@@ -91,39 +91,38 @@ namespace detail {
 
 void check_transform(std::string const& name, std::span<field const> fields, device_transform const& wanted);
 
-// Throws: misuse if both a seed and a sampler are set.
+// Throws: misuse for both seed and sampler.
 [[nodiscard]] any_sampler sampler_of(std::string const& name, loader_options const& options);
 
 void check_rows(std::string const& name, std::span<field const> fields, std::size_t rows);
 
-/// Returns the largest number of samples a batch can have, so that no memory is held for samples that never occur.
+/// Largest number of samples that a batch can have; more would only hold memory.
 [[nodiscard]] std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t positions, bool is_by_rows,
                                            loader_options const& options);
 
-/// Plans the memory for an epoch of `positions` positions.
 [[nodiscard]] loader_plan plan_for(std::string const& name, std::uint64_t positions,
                                    std::span<field const> fields, loader_options const& options);
 
-/// Bytes that the budgets leave for a loader; `both` limits the sum if device and pinned slots share one budget.
+/// Available bytes; `both` limits the sum if the budgets are one.
 struct loader_room {
     std::size_t device = unlimited;
     std::size_t pinned = unlimited;
     std::size_t both = unlimited;
 };
 
-/// Pointer to loader_options::batch or ::rows.
+/// Either loader_options::batch or ::rows.
 using batch_size_of = std::size_t loader_options::*;
 
-/// Returns the largest value of this size, up to its value in options, for which the plan fits; 0 if none does.
+/// Returns the largest value of `size`, up to its value in options, that fits; 0 if none.
 [[nodiscard]] std::size_t largest_fitting(std::string const& name, std::uint64_t positions,
                                           std::span<field const> fields, loader_options options,
                                           batch_size_of size, loader_room const& room);
 
-/// Returns which size determines how large a batch is: rows or samples.
+/// Returns the option that determines the batch size: rows or samples.
 [[nodiscard]] batch_size_of size_that_decides(loader_options const& options) noexcept;
 
-/// Replaces automatic_batch or automatic_rows by a number: the largest that fits, or 1 if none does, which is then refused like any such
-/// batch. Throws: misuse if no budget is set, or both sizes are automatic.
+/// Replaces automatic_batch or automatic_rows by the largest number that fits, or by 1, which is then refused as usual. Throws: misuse if
+/// there is no budget, or both are automatic.
 [[nodiscard]] loader_options with_sizes(std::string const& name, std::uint64_t positions,
                                         std::span<field const> fields, loader_options options);
 
@@ -131,7 +130,7 @@ using batch_size_of = std::size_t loader_options::*;
 
 /// Returns the memory that a loader of this source would allocate, in bytes. Allocates, charges and reads nothing.
 /// Throws:  misuse for invalid options.
-/// Cost:    with automatic_batch or automatic_rows, a binary search: one plan per bit of the size.
+/// Cost:    with automatic_batch or automatic_rows, a binary search over plans.
 /// Threads: any.
 /// Example:
 ///     std::size_t const bytes = cuota::plan_loader(source, {.batch = 256, .device = budget}).device_bytes;
@@ -261,7 +260,7 @@ CUOTA_INLINE loader_options with_sizes(std::string const& name, std::uint64_t po
         check_rows(name, fields, automatic_rows);
         std::size_t const a_row = std::max<std::size_t>(slot_layout::of(fields, 0, name).row_bytes, 1);
         std::size_t const slots = std::max<std::size_t>(options.device_slots, 1);
-        // An upper bound, ignoring all other memory.
+        // upper bound, other memory ignored
         options.rows = std::max<std::size_t>(std::min(room.device / slots, room.pinned) / a_row, 1);
     } else options.batch = static_cast<std::size_t>(std::max<std::uint64_t>(positions, 1));
     options.*size = std::max<std::size_t>(largest_fitting(name, positions, fields, options, size, room), 1);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The slots of a batch_loader: a pinned ring and a device slab, which can be freed and allocated again.
+/// Slots of a batch_loader: a pinned ring and a device slab, which can be freed and reallocated.
 #pragma once
 
 #include <array>
@@ -27,11 +27,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// The parts of a loader's memory. Each is charged to its own budget and is freed only as a whole.
+/// Parts of a loader's memory, each charged to its own budget and freed as a whole.
 enum class loader_part { pinned_ring, device_slab };
 
-/// Both parts of a loader's slots, with counts of their uses. A running epoch and a live batch use both parts, a reading worker uses the
-/// ring. A part without uses may be freed by any thread that is short of memory.
+/// Both parts of a loader's slots, with use counts. A running epoch and a live batch use both; a reading worker uses the ring. Any thread
+/// short of memory may free an unused part.
 class loader_slots final : public ref_counted {
 public:
     loader_slots(loader_shape shape, place where);
@@ -41,12 +41,12 @@ public:
     [[nodiscard]] loader_plan const& plan() const noexcept { return shape_.plan; }
     [[nodiscard]] device where() const noexcept { return device_; }
 
-    // --- use: both parts are allocated when the first use starts, and stay allocated while any use lasts ---
+    // --- use: the first starts with all memory allocated, which stays while any use lasts ---
 
-    /// Starts a use of both parts: waits while another thread frees one, and allocates the missing parts.
+    /// Starts a use of both parts: waits while another thread frees one, and allocates the missing ones.
     /// Throws: budget_exceeded, out_of_memory, cuda_error. On failure, no use is started and the memory held is unchanged.
     void start_use(place where);
-    /// Adds a use; requires an existing one.
+    /// Requires an existing use.
     void add_use() noexcept;
     void drop_use() noexcept;
     [[nodiscard]] use_count& uses_of_ring() noexcept { return at(loader_part::pinned_ring).uses; }
@@ -54,7 +54,7 @@ public:
     /// Valid during a use.
     [[nodiscard]] staging_ring& ring() noexcept { return *ring_; }
     [[nodiscard]] device_slot& slot(std::uint32_t index) noexcept { return slots_[index]; }
-    /// Returns the buffer for a batch that will be transformed; it follows the slots.
+    /// Buffer for a batch to be transformed, behind the slots.
     [[nodiscard]] std::byte* arrival() const noexcept;
     [[nodiscard]] stream const& copies() const noexcept { return *copies_; }
     /// Threads: any, at any time.
@@ -62,19 +62,19 @@ public:
 
     // --- releasing ---
 
-    /// Returns the bytes that give_back of that part would free now.
+    /// Returns the bytes that give_back would free now.
     [[nodiscard]] std::size_t idle_bytes(loader_part which) const noexcept;
 
-    /// Frees that part if it has no uses, after waiting for device work that may still use it. If waiting fails, the error is reported and
-    /// the part is kept. Returns the bytes freed.
+    /// Frees an unused part after device work that may use it, and returns its bytes. If waiting fails, reports the error and keeps the
+    /// part.
     std::size_t give_back(loader_part which) noexcept;
 
-    /// Frees both parts permanently, after device work that may still use them. No uses may follow.
+    /// Frees everything permanently, after device work. No uses may follow.
     void end() noexcept;
 
-    /// Appends the bytes charged for that part: in use under the loader's name, or idle.
+    /// Appends the part's charged bytes: in use under the loader's name, or idle.
     void holdings(loader_part which, std::vector<holding>& into) const;
-    /// Reports the bytes charged for that part to the observer.
+    /// Reports the part's charged bytes.
     void tell(loader_part which, budget_observer& o) const noexcept;
     [[nodiscard]] std::string title() const;
 
@@ -84,8 +84,7 @@ private:
         std::size_t bytes;
         std::size_t slots;
         std::size_t granule;
-        std::atomic<bool> is_held =
-            false;  // charged; changed by the thread that starts a use or frees the part
+        std::atomic<bool> is_held = false;  // charged; changed when starting a use or freeing
         use_count uses{};
     };
 
@@ -98,26 +97,26 @@ private:
 
     // --- allocating: by the thread that starts the first use ---
 
-    // Charges all missing parts before it allocates any, so that a refusal costs no allocation.
+    // Charges all missing parts before allocating any, so that a refusal costs no allocation.
     void take_missing(place where);
 
     [[nodiscard]] label label_of(loader_part which, place where) const;
 
     void charge_for(loader_part which, place where);
     void arrived(loader_part which) noexcept;
-    // Refunds a charge whose allocation did not succeed.
+    // Refunds a charge without an allocation.
     void uncharge(loader_part which) noexcept;
 
     void charge_to(budget const& account, loader_part which, label const& who);
 
-    // Returns the most samples or rows per batch with which the whole loader fits, if `room` bytes are available to the refused part.
+    // Returns the most samples or rows per batch for which the whole loader fits, with `room` bytes for the refused part.
     [[nodiscard]] std::size_t fitting_size(loader_part refused, std::size_t room) const;
 
     void allocate(loader_part which, place where);
 
-    // --- freeing: by the thread with exclusive access to the part; another thread may be freeing the other part ---
+    // --- freeing: with exclusive access to the part; another thread may be freeing the other ---
 
-    // Returns false, and reports the error, if some work cannot be waited for.
+    // Returns false, after reporting, if some work cannot be waited for.
     [[nodiscard]] bool wait_for_work(loader_part which) noexcept;
 
     void free(loader_part which) noexcept;
@@ -132,7 +131,7 @@ private:
     device const device_;
     std::optional<stream> copies_;
     std::optional<staging_ring> ring_;
-    std::atomic<bool> is_pinned_ = true;  // for the current ring, or the last one
+    std::atomic<bool> is_pinned_ = true;  // current or last ring
     std::byte* slab_ = nullptr;
     dynamic_array<device_slot> slots_;
 
@@ -316,7 +315,7 @@ CUOTA_INLINE std::size_t loader_slots::fitting_size(loader_part refused, std::si
     auto const room_for = [&](loader_part which) {
         part const& p = at(which);
         if (!p.account) return unlimited;
-        // The memory that this loader already holds would shrink as well.
+        // This loader's current memory would shrink as well.
         return which == refused ? room : saturating_add(p.account->room(), p.is_held ? p.bytes : 0);
     };
     auto const& [pinned, slab] = parts_;
@@ -333,7 +332,7 @@ CUOTA_INLINE void loader_slots::allocate(loader_part which, place where) {
     if (which == loader_part::pinned_ring) {
         ring_.emplace(plan().host_slots, plan().host_slot.bytes, shape_.options.host_memory, who,
                       shape_.options.on_pin_failure,
-                      ring_filler::device);  // device memory is filled by the source on the device
+                      ring_filler::device);  // a source that can fill device memory
         is_pinned_ = ring_->is_pinned();
         return;
     }

@@ -13,7 +13,7 @@
 
 namespace cuota::inline v0 {
 
-/// An epoch and a position in it: sufficient to resume with any number of workers and processes.
+/// An epoch and a position: enough to resume with any number of workers and processes.
 /// Example:
 ///     save(loader.state().text());                                              // with the weights
 ///     auto epoch = loader.epoch(cuota::loader_state::parse(saved));             // of the next run
@@ -24,7 +24,7 @@ struct loader_state {
 
     /// Returns one line, for `parse`.
     [[nodiscard]] std::string text() const;
-    /// Parses the result of text(). Throws: misuse if it is not the text of a state.
+    /// Parses text(). Throws: misuse if it is not a state.
     [[nodiscard]] static loader_state parse(std::string_view text, place where = place::here());
 
     friend bool operator==(loader_state const&,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Time spent in each stage of a loader, and the bottleneck.
+/// Time per stage of a loader, and its bottleneck.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@
 
 namespace cuota::inline v0 {
 
-/// The stages of a batch; one of them is the bottleneck.
+/// The stages of a batch, one of which is the bottleneck.
 enum class loader_stage {
     none,      ///< not enough measurements
-    program,   ///< the program: batches are ready before it requests them
-    reading,   ///< reading from the source, in the workers
+    program,   ///< the program; batches are ready early
+    reading,   ///< the source, in the workers
     device,    ///< copying or computing; loader_options::time_copies distinguishes them
     link,      ///< copying to the device
     computing  ///< the program's work on the device
 };
 
-/// Returns a name for messages, such as "reading".
+/// Returns a name such as "reading".
 [[nodiscard]] constexpr char const* stage_name(loader_stage s) noexcept {
     switch (s) {
         case loader_stage::program: return "the program";
@@ -46,7 +46,7 @@ struct loader_read {
     std::string source{};                ///< name of the source
 };
 
-/// Statistics of the current epoch so far, or of the last one: batch_loader::stats. A snapshot, not updated later.
+/// Statistics of the current or last epoch (batch_loader::stats); a snapshot.
 /// Example: std::puts(stats_text(loader.stats()).c_str());
 struct loader_stats {
     std::uint64_t epoch = 0;                     ///< epoch number
@@ -59,7 +59,7 @@ struct loader_stats {
     bool is_pinned = true;                ///< false: host slots are pageable (loader_options::on_pin_failure)
     std::chrono::nanoseconds elapsed{0};  ///< from the start of the epoch to now or its end
 
-    // Sums over all workers, for batches that are filled or in progress.
+    // Sums over all workers, including batches in progress.
     std::chrono::nanoseconds drawing{0};            ///< calls of the sampler
     std::chrono::nanoseconds reading{0};            ///< calls of the source's gather
     std::chrono::nanoseconds waiting_for_slots{0};  ///< until a pinned slot's last copy completed
@@ -68,15 +68,15 @@ struct loader_stats {
     std::chrono::nanoseconds waiting_for_batches{0};    ///< the program, in next() and wait_for(), until now
     std::optional<loader_read> longest_read{};          ///< of the reads in progress
 
-    /// Returns the bottleneck, as measured on the host. A program that only enqueues work waits for batches whichever stage is slow; in
-    /// that case the workers' times decide.
+    /// Returns the bottleneck, measured on the host. A program that only enqueues work waits for batches whichever stage is slow; the
+    /// workers' times then decide.
     [[nodiscard]] loader_stage bottleneck() const noexcept;
 
-    /// Returns `part` as a fraction of elapsed; 0 to 1.
+    /// Returns part / elapsed, 0 to 1.
     [[nodiscard]] double share(std::chrono::nanoseconds part) const noexcept;
-    /// Returns the same for a sum over all workers.
+    /// Same for a sum over all workers.
     [[nodiscard]] double share_of_workers(std::chrono::nanoseconds part) const noexcept;
-    /// Returns the average rate of delivered batches since the epoch began; 0 at its start.
+    /// Average since the epoch began; initially 0.
     [[nodiscard]] double batches_per_second() const noexcept;
 };
 
@@ -86,12 +86,11 @@ namespace detail {
 
 [[nodiscard]] std::string rate_text(double per_second);
 
-/// Returns advice on the bottleneck stage.
 [[nodiscard]] char const* advice_for(loader_stage slowest) noexcept;
 
 }  // namespace detail
 
-/// Returns one line: progress, rate, the share of time per stage and the bottleneck, and a read that has lasted for at least a second.
+/// Returns one line: progress, rate, share of time per stage, bottleneck, and a read that has lasted at least a second.
 /// Throws: std::bad_alloc.
 [[nodiscard]] std::string stats_text(loader_stats const& s);
 

@@ -29,32 +29,32 @@ private:
     std::chrono::steady_clock::time_point const begin_ = std::chrono::steady_clock::now();
 };
 
-/// Time that a worker spent on one batch.
+/// Worker time of one batch.
 struct worker_times {
     std::chrono::nanoseconds waiting{0};
     std::chrono::nanoseconds drawing{0};
     std::chrono::nanoseconds reading{0};
 };
 
-/// Current activity of a worker.
+/// Activity of a worker.
 enum class worker_stage { idle, waiting, drawing, reading };
 
-/// Times of the current epoch, or of the last one, including stages in progress. Threads: one at a time.
+/// Times of the current or last epoch, including stages in progress. Threads: one at a time.
 class loader_times {
 public:
     /// Throws: std::bad_alloc.
     void have_workers(std::size_t count) { workers_.resize(count); }
 
     void begin(std::uint64_t epoch) noexcept;
-    /// Stops the time; later calls have no effect.
+    /// Later calls have no effect.
     void end() noexcept;
 
     void filled(worker_times const& taken) noexcept;
     void copied(std::size_t bytes) noexcept { sum_.bytes += bytes; }
-    /// Records that a worker begins a stage. The times of its earlier stages are added by filled().
+    /// Begins a worker's stage; filled() adds its earlier stages.
     void goes_on(std::size_t worker, worker_stage stage,
                  std::span<std::uint64_t const> samples = {}) noexcept;
-    /// Records that the program begins to wait for a batch, until waits_no_more().
+    /// The program begins to wait, until waits_no_more().
     void waits() noexcept { waits_since_ = std::chrono::steady_clock::now(); }
     void waits_no_more() noexcept;
     void delivered(std::size_t samples) noexcept;

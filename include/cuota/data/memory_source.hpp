@@ -25,8 +25,8 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Gathers records of equal size contiguously; consecutive records are copied at once. Record sizes up to 8 bytes are compile-time
-/// constants, and the next record is prefetched while one is copied.
+/// Gathers records of equal size contiguously, consecutive ones at once. Sizes up to 8 are compile-time constants; the next record is
+/// prefetched during a copy.
 class record_gatherer {
 public:
     record_gatherer(std::byte const* from, std::size_t bytes) noexcept : from_{from}, bytes_{bytes} {}
@@ -44,7 +44,7 @@ private:
         }
     }
     void runs(std::span<std::uint64_t const> samples, std::byte* to) const noexcept;
-    // Prefetches the first cache lines; the hardware prefetcher continues.
+    // The first cache lines; the hardware prefetcher continues.
     void fetch(std::uint64_t sample, std::size_t count) const noexcept;
 
     std::byte const* from_;
@@ -53,7 +53,7 @@ private:
 
 }  // namespace detail
 
-/// Samples of one field that are contiguous in memory: an array of a fixed shape per sample. Combine several fields with zip_source.
+/// Samples of one field, contiguous in memory: an array of fixed shape per sample. zip_source combines fields.
 ///
 /// Throws:  misuse if the values are not a whole number of samples.
 /// Cost:    copies share the values. A gather copies each sample once and allocates nothing.
@@ -61,19 +61,19 @@ private:
 /// Example: cuota::memory_source images{"images", std::move(pixels), {28, 28}};
 class memory_source {
 public:
-    /// Owns the values. `shape` is that of one sample; {} is a scalar.
+    /// Owns the values. `shape` is per sample; {} is a scalar.
     template <class T>
         requires(detail::element_like<T> && !std::same_as<T, bool>)
     memory_source(std::string name, std::vector<T> values, std::vector<std::size_t> shape = {})
         : memory_source{std::move(name), shared_value<std::vector<T> const>::make(std::move(values)),
                         std::move(shape)} {}
 
-    /// Deleted: a span does not own its values. Move the vector in, or use `of` and keep the values alive.
+    /// Deleted: a span owns no values. Move the vector in, or keep the values and call `of`.
     template <class T, std::size_t n>
     memory_source(std::string, std::span<T, n>,  // move a vector in, or use `of`
                   std::vector<std::size_t> = {}) = delete;
 
-    /// Refers to values that the caller keeps alive, and constant while they are read.
+    /// Refers to values that the caller keeps alive, and constant during reads.
     template <class T, std::size_t extent>
         requires detail::element_like<std::remove_const_t<T>>
     [[nodiscard]] static memory_source of(std::string name, std::span<T, extent> values,
@@ -89,9 +89,9 @@ public:
     [[nodiscard]] std::span<field const> fields() const noexcept;                    ///< one
     [[nodiscard]] std::string const& name() const noexcept { return field_->name; }  ///< the field's name
 
-    /// As any source. Throws: misuse before anything is written.
+    /// Gathers samples. Throws: misuse, before writing.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
-    /// As gather, for runs of samples.
+    /// Gathers runs of samples.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:

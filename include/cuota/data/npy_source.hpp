@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// NumPy's .npy files, versions 1 to 3: one array, whose first axis is the sample index.
+/// NumPy's .npy files, versions 1 to 3: one array, with samples along its first axis.
 #pragma once
 
 #include <array>
@@ -29,21 +29,21 @@ namespace detail {
 
 inline constexpr std::size_t max_rank = 64;  // as in NumPy
 
-/// An array in a file, as its header describes it; `data` is the offset of the elements.
+/// An array as its header describes it; `data` is the elements' offset.
 struct array_layout {
     element_type type = element_type::u8;
     std::vector<std::size_t> shape;
     std::uint64_t data = 0;
 };
 
-/// Returns the array as samples along its first axis. Throws: data_error, at the data, if the file's size does not match the header.
+/// Returns the samples along the first axis. Throws: data_error, at the data, if the file's size does not match the header.
 raw_source as_samples(file const& from, array_layout const& array, std::string name);
 
-/// Parses the text of a .npy header, a Python dict with exactly three keys, by a fixed grammar; it is never evaluated. Accepts the forms
-/// that NumPy and other writers produce, including Python 2's (4L, u'shape').
+/// Parser of a .npy header, a Python dict of exactly three keys, by a fixed grammar, without evaluation. Accepts the forms of NumPy and
+/// other writers, also Python 2's (4L, u'shape').
 class npy_header {
 public:
-    /// `begin` is the offset of the text in the file, for messages.
+    /// `begin`: the text's offset in the file, for messages.
     npy_header(std::string const& name, std::string_view text, std::uint64_t begin)
         : name_{name}, text_{text}, begin_{begin} {}
 
@@ -83,11 +83,11 @@ private:
 
 }  // namespace detail
 
-/// A .npy file of numbers or bools (read as u8), in C order and little-endian. Fortran order is accepted if it is equivalent, that is, at
-/// most one axis is longer than 1. The field is named `name`, by default after the file: "images" for "data/images.npy".
+/// A .npy file of numbers or bools (as u8), in C order and little-endian. Fortran order is accepted if equivalent: at most one axis is
+/// longer than 1. The field is named `name`, by default after the file: "images" for "data/images.npy".
 ///
 /// Throws:  data_error that names the unsupported property (Python objects, structured types, text, dates, Fortran order of several axes,
-///          big-endian), or if the size does not match the shape; for other kinds of files, see raw_source.
+///          big-endian), or a size that does not match the shape; or the file's actual kind (see raw_source).
 /// Cost:    as raw_source; opening reads at most 10,012 bytes.
 /// Threads: as any source.
 /// Example: examples/first.cpp
@@ -95,20 +95,18 @@ class npy_source {
 public:
     /// Opens the file and reads its header.
     explicit npy_source(std::string path, std::string name = {});
-    /// Reads the header of an open file.
+    /// Reads an open file's header.
     explicit npy_source(file const& from, std::string name = {});
 
-    [[nodiscard]] std::uint64_t size() const noexcept {
-        return samples_.size();
-    }  ///< first axis of the array
+    [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }  ///< first axis
     [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }  ///< one
     [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }  ///< the file's
     /// Returns the samples as records of the file.
     [[nodiscard]] raw_source const& records() const noexcept { return samples_; }
 
-    /// As any source. Throws: misuse before anything is written; data_error.
+    /// Gathers samples. Throws: misuse, before writing; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
-    /// As gather, for runs of samples: one read per run.
+    /// Gathers runs of samples, with one read each.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:
@@ -120,7 +118,7 @@ private:
 
     static unsigned version_of(file const& from);
 
-    /// Returns the length of the text at `begin`, from the little-endian number before it.
+    /// Reads the text's length, a little-endian number before `begin`.
     static std::size_t header_bytes(file const& from, std::size_t begin);
 
     raw_source samples_;
@@ -206,7 +204,7 @@ CUOTA_INLINE element_type npy_header::descr() {
         std::string_view name;
         element_type type;
     };
-    // By kind and size; by letter, as dtype.char on 64-bit Linux; by name.
+    // Names by kind and size; by letter (dtype.char on 64-bit Linux); in full.
     constexpr std::array known{
         named{"b1", element_type::u8},       named{"?", element_type::u8},
         named{"bool", element_type::u8},     named{"u1", element_type::u8},

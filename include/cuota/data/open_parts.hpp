@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sources in files of which only some are open at a time, for datasets with more files than a process may have descriptors.
+/// Sources in files of which only some are open at a time, for more files than a process may have descriptors.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// Returns about half of the process's descriptor limit, or unlimited.
+/// Returns about half of the process's descriptor limit; may be unlimited.
 [[nodiscard]] std::size_t descriptors_to_use() noexcept;
 
-/// Opens parts on demand, and closes the least recently used one if more than `most` are open. A part stays open while it is in use, so
-/// that one more per reading thread may be open.
+/// Opens parts on demand, and closes the least recently used if more than `most` are open. A part in use stays open, so one more per
+/// reading thread may be open.
 /// Threads: any. Parts are opened and closed outside the lock.
 class open_parts {
 public:
@@ -35,7 +35,7 @@ public:
     open_parts(std::vector<std::string> paths, std::size_t most, shared_value<void const> opener,
                open_call open);
 
-    /// Returns a part, opening it if necessary. Throws: exceptions of opening.
+    /// Returns a part, opened if necessary. Throws: exceptions of opening.
     [[nodiscard]] shared_value<void const> part(std::size_t index);
     [[nodiscard]] std::string const& path(std::size_t index) const { return paths_[index]; }
 
@@ -45,7 +45,7 @@ private:
         std::uint64_t used;  // larger: more recent
         shared_value<void const> part;
     };
-    // Returns null if it is not open.
+    // Null if it is not open.
     [[nodiscard]] entry* find(std::size_t index) noexcept;
 
     std::vector<std::string> const paths_;
@@ -58,7 +58,7 @@ private:
     std::uint64_t uses_ = 0;
 };
 
-/// One part as a source. Throws: data_error if the file has another size or other fields than when it was first opened.
+/// One part as a source. Throws: data_error if the file's size or fields have changed since first opened.
 template <source S>
 class part_source {
 public:

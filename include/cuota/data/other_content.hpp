@@ -12,14 +12,14 @@
 
 namespace cuota::inline v0::detail {
 
-/// Recognizes a file by its first bytes. Returns text with its kind and the remedy, or an empty string. Throws: as file.
+/// Recognizes a file by its first bytes; returns its kind and the remedy, or an empty string. Throws: as file.
 /// Cost: a read of 512 bytes.
 [[nodiscard]] std::string other_content(file const& from);
 
-/// Call for a file that is not in the source's format. Throws: data_error with other_content, if that is not empty.
+/// For a file that is not in the source's format. Throws: data_error with other_content, if not empty.
 void refuse_other_content(file const& from);
 
-/// Returns parse(). If it throws a data_error and the file's kind is recognized, throws a data_error that names the kind instead.
+/// Returns parse(). If it throws a data_error and the file's kind is recognized, throws a data_error with that kind instead.
 template <class Parse>
 [[nodiscard]] auto parsed(file const& from, Parse const& parse) {
     try {

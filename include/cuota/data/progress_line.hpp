@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Progress of an epoch, on one line of a terminal.
+/// Progress of an epoch on a terminal line.
 #pragma once
 
 #include <cstddef>
@@ -19,25 +19,26 @@
 
 namespace cuota::inline v0 {
 
-/// Formats a bar, the batch count, the rate, the remaining time and the bottleneck, in at most 79 columns.
+/// Returns a bar, the batch count, rate, remaining time and bottleneck, in at most 79 columns.
+/// Throws: std::bad_alloc.
 [[nodiscard]] std::string progress_text(loader_stats const& s);
 
-/// Displays progress_text on one terminal line, updated ten times a second. Writes nothing if the stream is not a terminal.
+/// Shows progress_text on one line, updated ten times a second; writes nothing if the stream is not a terminal.
 /// Threads: one at a time. Write errors are ignored.
-/// Cost:    one clock query per call; ten times a second, a line of at most 79 columns.
-/// Example: loader_options{.progress = true} lets the loader show one; by hand: line.show([&] { return loader.stats(); });
+/// Cost:    a clock query per call; ten times a second, a line of at most 79 columns.
+/// Example: loader_options{.progress = true} makes a loader show one; by hand: line.show([&] { return loader.stats(); });
 class progress_line {
 public:
-    /// Writes to a stream that must outlive this object.
+    /// The stream must outlive this object.
     explicit progress_line(std::FILE* to) noexcept;
-    /// Continues the line of `other`, which is quiet afterwards.
+    /// Continues the line of `other`, which becomes quiet.
     progress_line(progress_line&& other) noexcept;
     progress_line& operator=(progress_line&&) = delete;
     ~progress_line() { end(); }
 
-    /// Returns true if the stream is not a terminal: nothing is ever written.
+    /// True if the stream is not a terminal.
     [[nodiscard]] bool is_quiet() const noexcept { return to_ == nullptr; }
-    /// Updates the line if it is due; only then calls `facts`. Its exceptions are reported to the error sink.
+    /// Updates the line if due; only then calls `facts`. Exceptions are reported.
     template <class Stats>
     void show(Stats facts) noexcept {
         if (is_quiet()) return;
@@ -46,7 +47,7 @@ public:
         report_failure_of([&] { write(facts()); });
         next_ = now + std::chrono::milliseconds{100};
     }
-    /// Updates the line a last time, if it was shown, and starts a new line.
+    /// Updates a shown line a last time and ends it.
     template <class Stats>
     void finish(Stats facts) noexcept {
         if (!is_shown_) return;

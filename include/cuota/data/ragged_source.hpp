@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Samples of different lengths, such as texts of words or recordings of frames.
+/// Samples of different lengths: texts of words, recordings of frames.
 #pragma once
 
 #include <array>
@@ -28,24 +28,24 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Returns the row fields as ragged fields. Throws: misuse if one is ragged already.
+/// Returns these row fields as ragged ones. Throws: misuse if one is ragged already.
 [[nodiscard]] std::vector<field> ragged_fields(std::span<field const> of_rows, std::string const& name);
 
-/// Throws: misuse unless there is a single scalar field.
+/// Throws: misuse unless there is one scalar field.
 void expect_offsets(std::span<field const> fields, std::string const& name);
 [[noreturn]] void refuse_offsets(std::span<field const> fields, std::string const& name, char const* wanted);
 
-/// Returns the reason why the offsets are invalid for `rows` rows, or an empty string.
+/// Returns why the offsets are invalid for `rows` rows; empty if valid.
 [[nodiscard]] std::string offsets_complaint(std::vector<std::uint64_t> const& offsets, std::uint64_t rows);
 
-/// Output memory for the rows of each field, filled from its beginning. Allocates nothing for up to 16 fields.
+/// Output memory per field, filled from its beginning. Allocates nothing for up to 16 fields.
 class rows_room {
 public:
     rows_room(std::span<field const> fields, std::span<std::span<std::byte> const> out);
     rows_room(rows_room const&) = delete;
     rows_room& operator=(rows_room const&) = delete;
 
-    /// Returns the memory for the next rows.
+    /// Returns the memory of the next rows.
     [[nodiscard]] std::span<std::span<std::byte> const> next(std::size_t rows) noexcept;
 
 private:
@@ -57,14 +57,14 @@ private:
 
 }  // namespace detail
 
-/// The rows of a source, partitioned into samples: sample i has rows [offsets[i], offsets[i + 1]), as in Arrow's lists and PyTorch's jagged
-/// tensors. All fields of the source become ragged, with equal lengths: words and their labels.
+/// A source's rows, partitioned into samples: sample i has rows [offsets[i], offsets[i + 1]), as in Arrow's lists and PyTorch's jagged
+/// tensors. All fields become ragged, with equal lengths: words and their labels.
 ///
 ///     cuota::ragged_source texts{cuota::npy_source{"words.npy"}, cuota::npy_source{"offsets.npy"}};
 ///     cuota::batch_loader loader{texts, {.batch = 64, .rows = 8192}};
 ///
-/// Use zip_source to add fields with one value per sample, such as a class.
-/// Throws:  misuse if the offsets decrease or exceed the rows; data_error if they come from a source.
+/// zip_source adds fields with one value per sample, such as a class.
+/// Throws:  misuse for offsets that decrease or exceed the rows; data_error if they come from a source.
 /// Cost:    8 bytes per sample for the offsets, shared by copies. A gather reads up to 2048 runs of rows at once if the source has
 ///          gather_runs, otherwise 4096 rows by index; no allocations for up to 16 fields.
 /// Threads: as any source.
@@ -77,33 +77,33 @@ public:
         std::string const complaint = state_->complaint();
         if (!complaint.empty()) detail::throw_misuse("{}: {}", {state_->name, complaint});
     }
-    /// Takes the offsets from another source, which has one field of any integer type.
+    /// Takes the offsets from a source with one field, of any integer type.
     template <source Offsets>
     ragged_source(Rows rows, Offsets const& offsets)
         : state_{shared_value<state const>::make(std::move(rows), all_of(offsets))} {
         std::string const complaint = state_->complaint();
-        // A named variable: nvcc misparses a braced list with a member of a dependent type.
+        // A variable, because nvcc misparses a braced list with a member of a dependent type.
         std::string const& name = state_->name;
         if (!complaint.empty()) detail::throw_data_error(offsets.name(), 0, "{} of {}", {complaint, name});
     }
 
-    /// Returns the number of samples: one less than the offsets.
+    /// Returns one less than the number of offsets.
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->offsets.size() - 1; }
-    /// Returns the rows' fields, all ragged.
+    /// Returns the rows' fields, as ragged fields.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< the rows'
 
-    /// Gets differences of adjacent offsets. Throws: misuse if field k does not exist, or an index is out of range.
+    /// Gets differences of offsets. Throws: misuse if field k does not exist, or an index is out of range.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
         detail::check_lengths(*this, k, samples, out);
         for (std::size_t i = 0; i != samples.size(); ++i)
             out[i] = begin_of(samples[i] + 1) - begin_of(samples[i]);
     }
-    /// As any source; all fields of a sample have the same number of rows. Throws: misuse; errors of the rows' source.
+    /// Gathers samples; all fields have the same number of rows. Throws: misuse; errors of the rows' source.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
-    /// As gather, with the epoch's context.
+    /// Gathers in an epoch's context.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context) const requires detail::gathers_in_context<Rows> {
         gather_all(samples, out, context);
@@ -130,7 +130,7 @@ private:
               offsets{std::move(from)},
               name{rows.name()},
               fields{detail::ragged_fields(rows.fields(), name)} {}
-        // Returns the reason why the offsets are invalid, or an empty string.
+        // Returns why the offsets are invalid; empty if valid.
         [[nodiscard]] std::string complaint() const {
             return detail::offsets_complaint(offsets, rows.size());
         }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Files of fixed-size records: the fastest format to read, to which other formats are mapped.
+/// Files of fixed-size records: the fastest format, to which others are mapped.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +26,11 @@ struct raw_layout {
     std::vector<field> fields{};  ///< in the order within a record, without gaps
 };
 
-/// A file of records of equal size after an optional header. A record consists of one sample's fields, contiguously.
+/// A file of equal-size records after an optional header; a record is one sample's fields, contiguously.
 ///
-/// Throws:  data_error if the file does not hold a whole number of records; it identifies a Git LFS pointer, an HTML page, a compressed
-///          file, or an empty file where a header is expected. misuse if the layout is inconsistent.
-/// Cost:    a gather reads a run of consecutive samples with one system call, directly to its destination, and allocates nothing.
+/// Throws:  data_error if the file is not a whole number of records, naming a Git LFS pointer, HTML page, compressed file, or an empty file
+///          where a header is expected. misuse for an inconsistent layout.
+/// Cost:    a gather reads consecutive samples with one system call, directly to their destination, and allocates nothing.
 /// Threads: as any source.
 /// Example: cuota::raw_source events{"events.bin", {.header = 64, .fields = {{"x", cuota::element_type::f32, {8}}}}};
 class raw_source {
@@ -41,19 +41,19 @@ public:
     raw_source(file from, raw_layout layout);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }  ///< records in the file
-    /// Returns the fields of each record.
+    /// Returns the fields of a record.
     [[nodiscard]] std::span<field const> fields() const noexcept;
     [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }  ///< the file's
-    /// Returns the layout of the records in the file.
+    /// Returns the records' layout.
     [[nodiscard]] raw_layout const& layout() const noexcept;
 
-    /// As any source. Throws: misuse before anything is written; data_error.
+    /// Gathers samples. Throws: misuse, before writing; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
-    /// As gather, for runs of samples; with a single field, one read per run.
+    /// Gathers runs of samples; with a single field, one read each.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:
-    // `each` calls its argument with (first sample, position i in the request, count) for each run to be read.
+    // `each` calls add(first sample, position in the request, count) per run.
     template <class Each>
     void read_records(std::span<std::span<std::byte> const> out, Each each) const;
     static std::size_t record_bytes(std::string const& name, raw_layout const& layout);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A device-resident dataset: data that fits in device memory is transferred once.
+/// A device-resident dataset: data that fits the device is transferred once.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,7 @@ void gather_rows(stream_ref s, std::byte const* from, std::uint64_t const* rows,
         "resident_data");
 }
 
-/// Gathers rows of row_bytes bytes, in the largest words that divide row_bytes.
+/// Gathers rows in the largest words that divide row_bytes.
 void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from, std::uint64_t const* rows,
                     std::byte* to, std::size_t count);
 
@@ -67,16 +67,15 @@ void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from, 
 ///     cuota::resident_data const images{cuota::npy_source{"images.npy"}, {.batch = 256, .device = budget}};
 ///     cuota::batch_loader loader = images.loader({.batch = 256, .device = budget, .seed = 1});
 ///
-/// Samples are read once, in the gather_context of epoch 0; a source whose samples depend on the epoch no longer varies. Batches, their
-/// order and the loader state equal those of a loader of the source itself. Copies share the memory, which is freed with the last copy or
-/// loader.
+/// Samples are read once, in the gather_context of epoch 0, so they do not vary between epochs. Batches, order and loader state equal those
+/// of a loader of the source itself. Copies share the memory, freed with the last copy or loader.
 /// Threads: any.
-/// Cost:    `bytes()` of device memory, and one pass over the source on construction, for which the host waits.
+/// Cost:    `bytes()` of device memory; on construction, one pass over the source, for which the host waits.
 class resident_data {
 public:
-    /// Reads the whole source with a temporary loader that has the memory and workers of these options, in source order. The samples, with
-    /// each field aligned, are charged to `how.device` if set.
-    /// Throws: budget_exceeded, out_of_memory, and errors of reading. On failure, no memory is held.
+    /// Reads the whole source in order, by a temporary loader with the memory and workers of these options. The samples, each field
+    /// aligned, are charged to `how.device` if set.
+    /// Throws: budget_exceeded, out_of_memory, errors of reading. On failure, nothing is held.
     template <source S>
     resident_data(S from, loader_options const& how, place where = place::here())
         : resident_data{std::string{from.name()}, from.size(), from.fields(), how, where} {
@@ -91,12 +90,12 @@ public:
     [[nodiscard]] std::string const& name() const noexcept;  ///< the source's
     [[nodiscard]] std::size_t bytes() const noexcept;        ///< in device memory
 
-    /// Returns a loader of these samples, on their device. A transform receives them as from the source.
+    /// Returns a loader of these samples, on their device. A transform gets them as from the source.
     /// Throws: as batch_loader; misuse while another device is current.
     [[nodiscard]] batch_loader loader(loader_options how, place where = place::here()) const;
 
-    /// Returns the peak device bytes of the data of a source and a loader of it, either while the source is read or afterwards.
-    /// Throws: misuse for invalid options, or if the size overflows.
+    /// Returns the peak device bytes of a source's data and a loader of it, while reading or afterwards.
+    /// Throws: misuse for invalid options or on overflow.
     template <source S>
     [[nodiscard]] static std::size_t bytes_for(S const& from, loader_options how) {
         std::string const name{from.name()};
@@ -118,7 +117,7 @@ private:
     [[nodiscard]] static slot_layout layout_of(std::span<field const> fields, std::uint64_t samples,
                                                std::string const& name);
 
-    // Returns options that read the whole source in order, unchanged, with batches no larger than needed to saturate the link.
+    // Returns options to read the whole source unchanged, in order, in batches no larger than saturates the link.
     template <source S>
     [[nodiscard]] static loader_options to_read(S const& from, loader_options const& how,
                                                 std::size_t sample_bytes) {
@@ -134,7 +133,7 @@ private:
                                                 std::string const& name, loader_options how);
     [[nodiscard]] static std::size_t enough_at_once(std::size_t batch, std::size_t sample_bytes) noexcept;
 
-    // Returns a transform that gathers into the batch, or, for a subsequent transform, into its scratch.
+    // Returns a transform that gathers into the batch, or into the scratch of a subsequent transform.
     [[nodiscard]] static device_transform gathered(shared_value<state const> from,
                                                    std::span<field const> fields, std::string const& name,
                                                    std::optional<device_transform> then);
@@ -145,15 +144,15 @@ private:
     shared_value<state> state_;
 };
 
-/// A loader, and how much of its source is kept on the device.
+/// A loader, and how much of its source is on the device.
 struct cached_loader {
     batch_loader loader;       ///< of the resident samples, or of the source
     std::size_t cached_bytes;  ///< all samples; 0: streamed in every epoch
 };
 
-/// Returns a loader that keeps the data on the device if it currently fits `how.device` together with the loader's slots, and streams it
-/// otherwise. Does not reclaim memory from other holders to make it fit. Order and batches are the same in both cases.
-/// Throws:  as batch_loader; misuse if `how.device` is not set, since it limits the data.
+/// Returns a loader that keeps the data on the device if it now fits `how.device` together with the loader's slots, and streams it
+/// otherwise. Reclaims nothing for that. Order and batches are the same in both cases.
+/// Throws:  as batch_loader; misuse without `how.device`, which limits the data.
 /// Threads: any. Cost: as resident_data, or as batch_loader.
 /// Example: auto [loader, cached] = cuota::cached_on_device(source, {.batch = 256, .device = budget, .seed = 1});
 template <source S>
@@ -187,7 +186,7 @@ template <source S>
 
 namespace cuota::inline v0::detail {
 
-/// Returns a source of sample indices, which is read instead of the samples.
+/// Source of the sample indices, which loaders transfer instead of samples.
 [[nodiscard]] inline auto sample_numbers(std::string const& name, std::uint64_t size) {
     return callable_source{
         name,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Partitions an epoch into batches that are limited by rows.
+/// Partitions an epoch into batches limited by rows.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 
 namespace cuota::inline v0 {
 
-/// A sample has more rows than loader_options::rows allows in a batch. The sample is not truncated, and its batch is not delivered.
+/// A sample has more rows than loader_options::rows. It is not truncated, and its batch is not delivered.
 class sample_too_long : public std::runtime_error {
 public:
-    /// `source` and `field` are names; the sample has `rows` rows, a batch at most `most`.
+    /// `source` and `field` are names; `rows` of the sample, at most `most` per batch.
     sample_too_long(std::string const& source, std::string const& field, std::uint64_t sample,
                     std::uint64_t rows, std::size_t most);
 
@@ -37,26 +37,26 @@ struct dealt_batch;
 struct loader_shape;
 struct sample_list;
 
-/// Partitions an epoch by rows: each batch has as many samples, in epoch order, as fit loader_options::batch and ::rows. The end of a batch
-/// depends only on its beginning, so that a position suffices to resume. A step consists of one batch per process, consecutively. In a
-/// partial last step, later batches may be empty; last_batch::drop discards an incomplete step.
+/// Partitions an epoch by rows: each batch takes samples in epoch order until loader_options::batch or ::rows is reached. Its end depends
+/// only on its beginning, so a position suffices to resume. A step has one batch per process, consecutively. In a partial last step, later
+/// batches may be empty; last_batch::drop discards it.
 ///
 /// Threads: any; const. Calls the program's sampler and source.
 class row_deal {
 public:
     row_deal(loader_shape const& shape, any_source const& from) noexcept : shape_{shape}, from_{from} {}
 
-    /// Returns this process's batch of the step that begins at a position before the end, and stores its samples in `mine`; `others` is
-    /// scratch. Returns nullopt if the remaining positions are dropped. Allocates nothing if both lists have capacity.
-    /// Throws: sample_too_long; errors of the sampler and the source.
+    /// Returns this process's batch of the step at a position before the end, with its samples in `mine`; `others` is scratch. Returns
+    /// nullopt if the remainder is dropped. Allocates nothing if both lists have capacity.
+    /// Throws: sample_too_long; errors of sampler and source.
     [[nodiscard]] std::optional<dealt_batch> next(std::uint64_t epoch, std::uint64_t position,
                                                   sample_list& mine, sample_list& others) const;
 
 private:
-    // Returns false if the epoch's end was reached before the list was full.
+    // Returns false if the epoch ended first.
     [[nodiscard]] bool fill(std::uint64_t epoch, std::uint64_t position, sample_list& list) const;
 
-    // Returns how many samples from index `before` on fit by rows, and appends their row offsets to the list.
+    // Returns how many samples from index `before` on fit, and appends their row offsets.
     [[nodiscard]] std::size_t fitting(sample_list& list, std::size_t before) const;
 
     static constexpr std::size_t at_once = 64;
@@ -115,7 +115,7 @@ CUOTA_INLINE std::optional<dealt_batch> row_deal::next(std::uint64_t epoch, std:
 }
 
 CUOTA_INLINE bool row_deal::fill(std::uint64_t epoch, std::uint64_t position, sample_list& list) const {
-    std::size_t const batch = shape_.options.batch;  // plan.batch may be smaller: limited by the epoch
+    std::size_t const batch = shape_.options.batch;  // plan.batch is also limited by the epoch
     list.clear();
     while (list.size() != batch) {
         std::uint64_t const at = position + list.size();

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Safetensors files: named arrays, whose first axis is the sample index. Requires nlohmann's JSON library (headers only). No umbrella
-/// header includes this header.
+/// Safetensors files: named arrays, with samples along their first axes. Requires nlohmann's JSON library (headers only). In no umbrella
+/// header.
 #pragma once
 
 #if !__has_include(<nlohmann/json.hpp>)
@@ -40,7 +40,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// One tensor, as the header describes it; its bytes are [begin, end) of the data section.
+/// One tensor, as in the header; its bytes are [begin, end) of the data section.
 struct tensor_layout {
     std::string name{};
     element_type type = element_type::u8;
@@ -53,7 +53,7 @@ struct tensor_layout {
     return message("tensor \"{}\"", {as_name(name, 64)});
 }
 
-/// Iterator over a text that records the furthest position read, because the JSON parser reports a position only for its own errors.
+/// Text iterator that records the furthest position read, because the JSON parser reports positions only for its own errors.
 class watched_text {
 public:
     using iterator_category = std::input_iterator_tag;
@@ -76,11 +76,11 @@ private:
     char const** furthest_;
 };
 
-/// The header of a safetensors file, received as parser events (nlohmann's SAX interface). An event that is invalid in such a header is
-/// rejected at once, so that nothing nests deeper than a list in a tensor.
+/// The header of a safetensors file, from nlohmann's SAX events. Invalid events are rejected at once, so nothing nests deeper than a list
+/// in a tensor.
 class tensor_table {
 public:
-    /// `text` is the header, from byte 8 of the file on.
+    /// `text`: the header, from byte 8 of the file on.
     tensor_table(file const& from, std::string_view text)
         : from_{from}, text_{text}, data_bytes_{from.size() - begin - text.size()} {}
 
@@ -197,7 +197,7 @@ private:
         if (now_.begin > now_.end) throw refuse_tensor(span + " run backwards");
         if (now_.end > data_bytes_)
             throw refuse_tensor(span + "; the file holds " + std::to_string(data_bytes_) + " bytes of data");
-        // Starts with one sample: an overflowing shape is rejected even if it has 0 samples.
+        // One sample first: an overflowing shape is rejected even with 0 samples.
         std::optional<std::size_t> bytes = element_bytes(now_.type);
         for (std::size_t k = 1; k < now_.shape.size() && bytes; ++k)
             bytes = checked_mul(*bytes, now_.shape[k]);
@@ -207,7 +207,7 @@ private:
             throw refuse_tensor(span + "; its shape takes " + detail::counted(*bytes, "bytes"));
     }
 
-    /// Checks that the tensors cover each byte of the data section exactly once.
+    /// Checks that the tensors cover the data section exactly once.
     void check_cover() const {
         std::uint64_t const data = begin + text_.size();
         std::uint64_t covered = 0;
@@ -253,19 +253,18 @@ private:
 
 }  // namespace detail
 
-/// Tensors of a safetensors file (https://github.com/huggingface/safetensors#format) as fields with the tensors' names: all of them, in
-/// file order, or those named, in the order of the names. Their first axis is the sample index and must be equal. BOOL becomes u8.
+/// Tensors of a safetensors file (https://github.com/huggingface/safetensors#format) as fields of their names: all, in file order, or those
+/// named, in the order of the names. Their first axes, the samples, must be equal. BOOL becomes u8.
 ///
 ///     cuota::safetensors_source all{"train.safetensors"};
 ///     cuota::safetensors_source some{"train.safetensors", {"images", "labels"}};
 ///
-/// The whole file is validated, including tensors that are not selected: no duplicate keys, and each byte of the data belongs to exactly
-/// one tensor.
-/// Throws:  data_error, naming the tensor, also for another dtype (F8_E4M3, ...), or if a selected tensor is missing, is a scalar, or has
-///          another number of samples than the first; misuse if `names` is empty or has duplicates.
+/// The whole file is validated, including unselected tensors: no duplicate keys; each byte of data in exactly one tensor.
+/// Throws:  data_error, naming the tensor, also for another dtype (F8_E4M3, ...), or a selected tensor that does not exist, is a scalar, or
+///          has another number of samples than the first; misuse for no names, or duplicate ones.
 /// Threads: as any source.
-/// Cost:    a gather reads a run of consecutive samples with one system call per field, directly to its destination, and allocates nothing.
-///          Opening reads the header, of at most 100 MB, and needs memory in proportion to it.
+/// Cost:    a gather reads consecutive samples with one system call per field, directly to their destination, and allocates nothing.
+///          Opening reads the header, of at most 100 MB, and needs memory in proportion.
 class safetensors_source {
 public:
     /// Selects all tensors.
@@ -280,19 +279,17 @@ public:
         hold(chosen(tensors_of(from_), names));
     }
 
-    /// Copies share the data. A move is a copy, so that a moved-from source remains valid.
+    /// Copies share the data. A move is a copy, so a moved-from source remains valid.
     safetensors_source(safetensors_source const&) noexcept = default;
     safetensors_source& operator=(safetensors_source const&) noexcept =
         default;  ///< shares the data of other
     ~safetensors_source() = default;
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return known_->size; }  ///< first axis of the tensors
-    [[nodiscard]] std::span<field const> fields() const noexcept {
-        return known_->fields;
-    }                                                                                ///< one per tensor
-    [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }  ///< the file's
+    [[nodiscard]] std::uint64_t size() const noexcept { return known_->size; }  ///< the first axis
+    [[nodiscard]] std::span<field const> fields() const noexcept { return known_->fields; }  ///< one each
+    [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }          ///< the file's
 
-    /// As any source. Throws: misuse before anything is written; data_error.
+    /// Gathers samples. Throws: misuse, before writing; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         for (std::size_t k = 0; k != out.size(); ++k) {
@@ -310,7 +307,7 @@ private:
                   "elements are handed out as they are in the file");
     static constexpr std::uint64_t max_header = 100'000'000;  // as the format's own library
 
-    /// Location of a field's samples in the file, in bytes.
+    /// A field's samples in the file, in bytes.
     struct area {
         std::uint64_t begin;
         std::size_t sample;
@@ -321,7 +318,7 @@ private:
         std::vector<area> areas{};
     };
 
-    /// Returns the tensors with `begin` as an offset into the file.
+    /// Returns the tensors, with `begin` as file offsets.
     static std::vector<detail::tensor_layout> tensors_of(file const& from) {
         std::string const text = detail::parsed(from, [&] { return header_of(from); });
         auto tensors = detail::tensor_table{from, text}.read();

@@ -14,19 +14,17 @@
 
 namespace cuota::inline v0::detail {
 
-/// The samples of a batch, in order, and their row offsets in each ragged field.
+/// The samples of a batch, in order, with row offsets of ragged fields.
 struct sample_list {
-    /// Returns a list with capacity for `samples` samples and `ragged_fields` ragged fields. Copies have the same capacity until they are
-    /// cleared.
+    /// Returns a list with this capacity, which copies share until cleared.
     [[nodiscard]] static sample_list with_room(std::size_t samples, std::size_t ragged_fields);
 
-    /// Removes all samples; keeps the capacity.
+    /// Keeps the capacity.
     void clear() noexcept;
-    /// Keeps the first n samples.
     void shorten(std::size_t n) noexcept;
 
     [[nodiscard]] std::size_t size() const noexcept { return numbers.size(); }
-    /// Returns the total rows of the j-th ragged field.
+    /// Total rows of the j-th ragged field.
     [[nodiscard]] std::size_t rows(std::size_t j) const noexcept;
 
     std::vector<std::uint64_t> numbers;  // sample indices in the source

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Samplers: which samples an epoch takes and in which order, as a stateless function.
+/// Samplers: the samples of an epoch and their order, as stateless functions.
 #pragma once
 
 #include <concepts>
@@ -21,15 +21,13 @@
 
 namespace cuota::inline v0 {
 
-/// The order of an epoch as a pure function of the position: the same for any number of workers and processes, and when resumed at any
-/// position.
+/// The order of an epoch as a pure function of position: the same for any number of workers and processes, and when resumed.
 ///
-/// size(n): number of positions of an epoch over a source of n samples. Throws: misuse if the sampler does not support n samples.
+/// size(n): positions of an epoch over n samples. Throws: misuse if n is not supported.
 /// draw(n, epoch, first, out): writes to out[i] the sample at position first + i < size(n).
-/// fingerprint(): a number that is equal for samplers that draw the same samples, and rarely for others. Saved with a position, it detects
-///          that the position belongs to another order.
-/// Threads: all are const and may run on any number of threads concurrently.
-/// Cost:    draw is called once per batch, by the worker that reads it. No state is kept between calls.
+/// fingerprint(): equal for samplers that draw the same, rarely for others; saved with a position to detect another order.
+/// Threads: all are const; any number of threads may call them concurrently.
+/// Cost:    one draw per batch, by the worker that reads it; no state between calls.
 /// Example: tests/data/sampler.cpp
 template <class S>
 concept sampler = std::copy_constructible<S> &&
@@ -41,7 +39,7 @@ concept sampler = std::copy_constructible<S> &&
 
 namespace detail {
 
-/// Returns a fingerprint of a sequence of numbers.
+/// Hashes a sequence of numbers.
 [[nodiscard]] constexpr std::uint64_t fingerprint_of(std::initializer_list<std::uint64_t> numbers) noexcept {
     std::uint64_t sum = permutation_version;
     for (std::uint64_t const number : numbers) sum = mixed((sum ^ number) + golden);
@@ -50,43 +48,43 @@ namespace detail {
 
 }  // namespace detail
 
-/// All samples in source order; the default of a loader without seed and sampler.
+/// All samples in source order: the default without seed and sampler.
 /// Threads, throws: as any sampler. Cost: none.
 class sequential_sampler {
 public:
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const noexcept { return n; }  ///< n
-    /// Draws the same order in every epoch.
+    /// Same order in every epoch.
     void draw(std::uint64_t, std::uint64_t, std::uint64_t first, std::span<std::uint64_t> out) const noexcept;
-    /// Returns the same value for all instances.
+    /// Same for all instances.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({1}); }
 };
 
-/// All samples, each once, in a different order in each epoch.
-/// Cost:    constant memory for any n; see keyed_permutation.
+/// All samples, each once, reshuffled in each epoch.
+/// Cost:    constant memory; see keyed_permutation.
 /// Threads, throws: as any sampler.
 /// Example: loader_options{.seed = 1}, which is short for .sampler = shuffle_sampler{1}
 class shuffle_sampler {
 public:
-    /// Uses the orders of this seed, which are the same on every machine.
+    /// A seed yields the same orders on every machine.
     explicit shuffle_sampler(std::uint64_t seed) noexcept : seed_{seed} {}
 
     /// Returns n. Throws: misuse if n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
-    /// Evaluates a permutation once per sample; no allocations. Throws: misuse if a position is >= n, or n > 2^63.
+    /// One permutation per sample; no allocations. Throws: misuse for a position >= n, or n > 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Returns the fingerprint of the seed.
+    /// Depends on the seed.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({2, seed_}); }
 
 private:
     std::uint64_t seed_;
 };
 
-/// All samples, each once: blocks of consecutive samples in random order, and the samples within each block in random order, both different
-/// in each epoch. Batches then consist of neighbors in the source, which is read about as fast as in order, above all from disks.
+/// All samples, each once: blocks of consecutive samples are shuffled, and the samples within each block, anew in each epoch. Samples read
+/// together are neighbors in the source, which is then read about as fast as in order, above all from disks.
 ///
-/// The blocks' start offset is random in each epoch, too. So every sample is at every position equally often, although the last block is
-/// shorter if `block` does not divide n.
-/// Units:   a block is a number of samples. Cost: constant memory for any n.
+/// The blocks' offset also varies per epoch, so every sample is equally often at every position, although the last block is shorter if
+/// `block` does not divide n.
+/// Units:   a block is a number of samples. Cost: constant memory.
 /// Threads, throws: as any sampler.
 /// Example: loader_options{.sampler = cuota::block_shuffle_sampler{seed, 1024}}
 class block_shuffle_sampler {
@@ -96,29 +94,28 @@ public:
 
     /// Returns n. Throws: misuse if n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
-    /// Evaluates a permutation once per sample and once per block; no allocations.
-    /// Throws: misuse if n > 2^63.
+    /// One permutation per sample and one per block; no allocations. Throws: misuse if n > 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Returns the fingerprint of seed and block.
+    /// Depends on seed and block.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
     std::uint64_t seed_, block_;
 };
 
-/// Listed samples, in list order or, with a seed, shuffled differently in each epoch. A sample may be listed more than once.
+/// Listed samples, in list order or, with a seed, reshuffled in each epoch. Samples may be listed repeatedly.
 /// Threads, throws: as any sampler. Cost: 8 bytes per listed sample.
 /// Example: loader_options{.sampler = cuota::subset_sampler{the_hard_ones, seed}}
 class subset_sampler {
 public:
-    /// Takes sample indices, 8 bytes each, which copies share. Without a seed, every epoch has list order.
+    /// Takes source indices, 8 bytes each, shared by copies. Without a seed, epochs have list order.
     explicit subset_sampler(std::vector<std::uint64_t> samples, std::optional<std::uint64_t> seed = {});
 
-    /// Returns the length of the list. Throws: misuse if an index is >= n.
+    /// Returns the list's length. Throws: misuse if an index is >= n.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// One lookup per sample; with a seed, also one permutation. Requires first + out.size() <= size().
+    /// One lookup per sample; with a seed, also a permutation. Requires first + out.size() <= size().
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Returns the fingerprint of the seed and all indices.
+    /// Depends on the seed and all indices.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
 private:
@@ -128,19 +125,19 @@ private:
     std::uint64_t fingerprint_;
 };
 
-/// Holds any sampler, including those of a program. One indirect call per batch. Copies share it.
+/// Holds any sampler; one indirect call per batch. Copies share it.
 /// Threads, throws: as the held sampler.
 class any_sampler {
 public:
     any_sampler();  ///< holds a sequential_sampler
-    /// Holds a sampler, shared by copies of this object.
+    /// Holds a sampler, shared by copies.
     template <class S>
         requires(!std::same_as<S, any_sampler>)
     &&sampler<S> any_sampler(S from) : inside_{shared_value<model<S> const>::make(std::move(from))} {}
 
-    /// As of the held sampler.
+    /// Calls the held sampler.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return asked().size(n); }
-    /// As of the held sampler.
+    /// Calls the held sampler.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
     [[nodiscard]] std::uint64_t fingerprint() const { return asked().fingerprint(); }  ///< of that sampler
 
@@ -163,7 +160,7 @@ private:
         std::uint64_t fingerprint() const override { return from.fingerprint(); }
         S from;
     };
-    // Asserts that no lock is held: functions of the program's sampler are called outside all locks.
+    // The program's sampler is called outside all locks.
     [[nodiscard]] base const& asked() const noexcept {
         detail::expect_no_region("a sampler");
         return *inside_;

@@ -23,8 +23,8 @@
 
 namespace cuota::inline v0 {
 
-/// Layout of a full batch, in bytes: the row offsets of each ragged field, then the fields, each with all its samples contiguously; all
-/// parts are aligned. A smaller batch is packed more closely.
+/// Layout of a full batch, in bytes: row offsets of each ragged field, then each field with all samples contiguous; all parts aligned. A
+/// smaller batch is packed more closely.
 struct slot_layout {
     std::size_t sample_bytes = 0;      ///< one sample's fields, plus 8 per ragged field
     std::size_t bytes = 0;             ///< a full batch, with alignment
@@ -32,11 +32,11 @@ struct slot_layout {
     std::size_t row_bytes = 0;         ///< one row of every ragged field
 
     /// Returns the layout of `batch` samples with `rows` rows in each ragged field.
-    /// Throws: misuse, naming the source, if that exceeds a std::size_t.
+    /// Throws: misuse, naming the source, if it exceeds a std::size_t.
     [[nodiscard]] static slot_layout of(std::span<field const> fields, std::size_t batch,
                                         std::string const& name, std::size_t rows = 0);
 
-    /// Returns the value. Throws: misuse for nullopt, that is, after an overflow.
+    /// Throws: misuse for nullopt, the result of an overflow.
     [[nodiscard]] static std::size_t or_too_large(std::optional<std::size_t> bytes, std::string const& name);
 
     friend bool operator==(slot_layout const&, slot_layout const&) = default;  ///< compares all members
@@ -44,23 +44,22 @@ struct slot_layout {
 
 namespace detail {
 
-/// A part of a batch in memory, in bytes.
+/// Part of a batch, in bytes.
 struct slot_place {
     std::size_t begin;  // offset within the batch
     std::size_t size;
     [[nodiscard]] std::size_t end() const noexcept { return begin + size; }
 };
 
-/// The parts of a batch of these samples: the order of slot_layout, with the actual sizes.
+/// Parts of a batch with these samples: slot_layout's order, actual sizes.
 class slot_places {
 public:
     slot_places(std::span<field const> fields, sample_list const& samples) noexcept;
 
-    /// Returns the row offsets of the j-th ragged field.
+    /// Of the j-th ragged field.
     [[nodiscard]] slot_place row_offsets(std::size_t j) const noexcept;
-    /// Returns field k of all samples.
+    /// Field k of all samples.
     [[nodiscard]] slot_place field_at(std::size_t k) const;
-    /// Returns the total size.
     [[nodiscard]] std::size_t used_bytes() const;
 
 private:
@@ -78,11 +77,11 @@ struct slot_contents {
     std::span<field const> fields;
     sample_list const* samples;
 
-    /// Returns a range of fields, none of which may be ragged.
+    /// Requires non-ragged fields.
     [[nodiscard]] slot_contents only(std::size_t first, std::size_t count) const;
 
-    /// Returns the elements of a field of all samples. T must be the field's element type, or std::byte.
-    /// Throws: misuse if the field does not exist or has another type; the message names `what` as the viewed object.
+    /// Returns a field's elements of all samples. T must be the element type, or std::byte.
+    /// Throws: misuse if the field does not exist or has another type; `what` names the viewed object.
     template <class T>
     [[nodiscard]] device_span<T> view(std::size_t k, char const* what, place where) const {
         field const& f = field_at(k, what, where);
@@ -92,11 +91,10 @@ struct slot_contents {
         return span_of<T>(places().field_at(k), where);
     }
 
-    /// Returns the row offsets of a ragged field, one more than samples.
-    /// Throws: misuse if the field is not ragged.
+    /// Returns the row offsets, one more than samples. Throws: misuse if the field is not ragged.
     [[nodiscard]] device_span<std::uint64_t const> row_offsets(std::size_t k, char const* what,
                                                                place where) const;
-    /// Returns the index of field k among the ragged fields. Throws: misuse if it is not ragged.
+    /// Returns k's index among ragged fields. Throws: misuse if it is not ragged.
     [[nodiscard]] std::size_t ragged_at(std::size_t k, char const* what, place where) const;
 
 private:

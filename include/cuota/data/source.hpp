@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The source concept: a dataset with a fixed number of samples, from which a loader reads one batch at a time.
+/// The source concept: a fixed-size dataset that a loader reads in batches.
 #pragma once
 
 #include <concepts>
@@ -27,32 +27,31 @@ struct sample_run {
     std::size_t count;    ///< number of samples
 };
 
-/// The epoch and seed of a gather, for random augmentation on the host. Augmentation that is a pure function of the context and the sample
-/// index produces the same data for any number of workers and processes, any batching, and a resumed epoch.
+/// Epoch and seed of a gather, for random augmentation on the host. Augmentation that is a pure function of this and the sample index
+/// yields the same data for any number of workers and processes, any batching, and a resumed epoch.
 /// Example: tests/data/gather_context.sim.cpp
 struct gather_context {
-    std::uint64_t epoch = 0;  ///< the epoch number passed to batch_loader::epoch
+    std::uint64_t epoch = 0;  ///< passed to batch_loader::epoch
     std::uint64_t seed = 0;   ///< loader_options::seed; with a sampler, the sampler's fingerprint
 
-    /// Returns a seed for a random generator, specific to this epoch and to the sample with this index in the source.
+    /// Returns a random seed for this epoch and the sample with this source index.
     [[nodiscard]] constexpr std::uint64_t sample_seed(std::uint64_t sample) const noexcept {
         return detail::mixed(epoch_key(~seed, epoch) + sample * detail::golden);  // not the order's key
     }
 };
 
-/// A dataset that can be read in any order, directly into memory owned by the caller.
+/// A dataset that is read in any order, directly into the caller's memory.
 ///
-/// size(), fields(): constant over the source's lifetime. name(): the file or files, for messages.
-/// gather(samples, out): writes field k of every requested sample into out[k], contiguously, in the order of `samples`.
-/// gather(samples, out, context): optional; loaders call it instead, passing the epoch and its seed (gather_context).
-/// lengths(k, samples, out): required if a field is ragged; writes to out[i] the number of rows that samples[i] has in ragged field k.
-///          Lengths are constant. Throws: misuse if field k does not exist or is not ragged, or an index is out of range.
-/// S::fills_device_memory: optional; if true, out may also be device memory, and is written by the time gather returns.
-/// gather_runs(runs, out): optional; like gather for the samples of all runs, but faster than a list of their indices.
-/// Threads: gather is const and may run on any number of threads concurrently. A loader's workers set the loader's device as current while
-///          they gather.
-/// Throws:  gather: misuse if an index or the size of an out[k] is wrong, before anything is written; data_error with file, offset and
-///          sample if the data cannot be read, in which case out may be partly written.
+/// size(), fields(): constant. name(): the file or files, for messages.
+/// gather(samples, out): writes field k of the samples to out[k], contiguously, in the order of `samples`.
+/// gather(samples, out, context): optional; called by loaders instead, with epoch and seed (gather_context).
+/// lengths(k, samples, out): required for ragged fields; writes to out[i] the number of rows of samples[i] in field k. Constant. Throws:
+///          misuse if field k does not exist or is not ragged, or an index is out of range.
+/// S::fills_device_memory: optional; if true, out may be device memory, and is written when gather returns.
+/// gather_runs(runs, out): optional; gathers the samples of all runs, faster than from an index list.
+/// Threads: gather is const; any number of threads may call it concurrently. Loaders' workers set the loader's device as current.
+/// Throws:  gather: misuse if an index or the size of an out[k] is wrong, before writing; data_error with file, offset and sample if the
+///          data cannot be read; out may then be partly written.
 /// Cost:    a source is a handle: copies share files and layout.
 /// Example: callable_source wraps a function; memory_source and the file formats are other sources.
 template <class S>
@@ -68,7 +67,7 @@ concept source = std::copy_constructible<S> &&
 
 namespace detail {
 
-/// A source whose samples depend on the epoch, or an adaptor of such a source.
+/// A source whose samples depend on the epoch, or an adaptor of one.
 template <class S>
 concept gathers_in_context = requires(S const& s, std::span<std::uint64_t const> samples,
                                       std::span<std::span<std::byte> const> out,
@@ -76,7 +75,7 @@ concept gathers_in_context = requires(S const& s, std::span<std::uint64_t const>
     s.gather(samples, out, context);
 };
 
-/// Calls gather, with the context if the source accepts one.
+/// Gathers, with the context if the source accepts one.
 template <class S>
 void gather_in(gather_context const& context, S const& from, std::span<std::uint64_t const> samples,
                std::span<std::span<std::byte> const> out) {
@@ -84,7 +83,7 @@ void gather_in(gather_context const& context, S const& from, std::span<std::uint
     else from.gather(samples, out);
 }
 
-/// A source that can have ragged fields.
+/// A source with lengths().
 template <class S>
 concept tells_lengths = requires(S const& s, std::size_t field, std::span<std::uint64_t const> samples,
                                  std::span<std::uint64_t> out) {
@@ -102,7 +101,6 @@ concept fills_device_memory = requires {
     requires S::fills_device_memory;
 };
 
-/// Pointer to a function that calls lengths() of the source at `from`.
 using lengths_call = void (*)(void const* from, std::size_t field, std::span<std::uint64_t const> samples,
                               std::span<std::uint64_t> out);
 template <tells_lengths S>
@@ -111,7 +109,7 @@ void lengths_of(void const* from, std::size_t field, std::span<std::uint64_t con
     static_cast<S const*>(from)->lengths(field, samples, out);
 }
 
-/// Returns the total number of rows of a ragged field in these samples, saturated at the largest 64-bit value.
+/// Returns the samples' total rows in a ragged field; saturates.
 [[nodiscard]] std::uint64_t rows_of(void const* from, lengths_call ask, std::size_t field,
                                     std::span<std::uint64_t const> samples);
 template <tells_lengths S>
@@ -120,7 +118,7 @@ template <tells_lengths S>
     return rows_of(std::addressof(from), &lengths_of<S>, field, samples);
 }
 
-/// Returns the reason why the output spans do not fit `samples` samples with rows(k) rows in field k, or an empty string if they fit.
+/// Returns why the output spans do not fit samples with rows(k) rows in field k; empty if they fit.
 template <class Rows>
 std::string room_complaint(std::span<field const> fields, std::size_t samples, Rows rows,
                            std::span<std::span<std::byte> const> out) {
@@ -137,7 +135,7 @@ std::string room_complaint(std::span<field const> fields, std::size_t samples, R
 
 [[nodiscard]] std::string sample_complaint(std::uint64_t size, std::uint64_t sample);
 
-/// Returns the reason why the arguments of a gather are invalid, or an empty string. Allocates only if they are invalid.
+/// Returns why the arguments of a gather are invalid; empty, and without allocating, if they are valid.
 template <source S>
 std::string gather_complaint(S const& from, std::span<std::uint64_t const> samples,
                              std::span<std::span<std::byte> const> out) {
@@ -153,7 +151,7 @@ std::string gather_complaint(S const& from, std::span<std::uint64_t const> sampl
     return room_complaint(fields, samples.size(), rows, out);
 }
 
-/// Checks the arguments of `lengths`. Throws: misuse.
+/// Throws: misuse for invalid arguments of `lengths`.
 template <tells_lengths S>
 void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> samples,
                    std::span<std::uint64_t> out) {
@@ -172,14 +170,14 @@ void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> 
     if (!complaint.empty()) throw_misuse("{}: {}", {from.name(), complaint});
 }
 
-/// Returns how many of the samples, starting with the first, are consecutive in the source; at least 1. Requires a non-empty list.
+/// Returns how many leading samples are consecutive; at least 1. Requires a non-empty list.
 [[nodiscard]] std::size_t run_length(std::span<std::uint64_t const> samples) noexcept;
 
 }  // namespace detail
 
-/// Checks the arguments of a gather: every index is in range, and there is one out[k] of exactly the right size per field.
-/// Throws:  misuse with the reason. Allocates only if it throws.
-/// Threads: any. Cost: one comparison per sample; for ragged fields, also a call of lengths().
+/// Checks the arguments of a gather: indices in range, one out[k] of exactly the right size per field.
+/// Throws:  misuse with the reason; allocates only then.
+/// Threads: any. Cost: one comparison per sample; calls lengths() for ragged fields.
 template <source S>
 void check_gather(S const& from, std::span<std::uint64_t const> samples,
                   std::span<std::span<std::byte> const> out) {
@@ -187,7 +185,7 @@ void check_gather(S const& from, std::span<std::uint64_t const> samples,
     if (!complaint.empty()) detail::throw_misuse("{}: {}", {from.name(), complaint});
 }
 
-/// Checks the arguments of gather_runs in the same way, for a source without ragged fields.
+/// Checks the arguments of gather_runs, for a source without ragged fields.
 /// Throws: misuse. Cost: two comparisons per run.
 template <source S>
 void check_gather_runs(S const& from, std::span<sample_run const> runs,

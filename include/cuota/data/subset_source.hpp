@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A range of another source's samples, for instance to split a file into training and validation parts.
+/// A range of another source's samples, such as a file's training part.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Sample indices offset by `by`: from the subset's to the whole source's.
+/// Sample indices plus `by`: from subset to whole.
 class moved_samples {
 public:
     moved_samples(std::span<std::uint64_t const> samples, std::uint64_t by);
@@ -39,10 +39,10 @@ private:
 
 }  // namespace detail
 
-/// The samples [first, first + count) of a source, numbered from 0. A data_error names the sample's index in `whole`.
+/// Samples [first, first + count) of a source, numbered from 0. A data_error has the index in `whole`.
 ///
 /// Throws:  misuse if the source has fewer samples.
-/// Cost:    copies the indices per gather; no allocation for up to 1024.
+/// Cost:    copies the indices per gather; up to 1024 without an allocation.
 /// Threads: as any source.
 /// Example: cuota::subset_source train{all, 0, all.size() / 5 * 4};
 template <source Source>
@@ -61,21 +61,21 @@ public:
 
     [[nodiscard]] std::uint64_t size() const noexcept { return count_; }             ///< count
     [[nodiscard]] std::span<field const> fields() const { return whole_.fields(); }  ///< the source's
-    /// Returns a name such as "images.npy[100, 250)".
+    /// Returns "images.npy[100, 250)".
     [[nodiscard]] std::string name() const {
         return detail::message("{}[{}, {})", {whole_.name(), first_, first_ + count_});
     }
 
-    /// As any source. Throws: misuse; errors of the source.
+    /// Gathers samples. Throws: misuse; errors of the source.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
-    /// As gather, with the epoch's context.
+    /// Gathers in an epoch's context.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context) const requires detail::gathers_in_context<Source> {
         gather_all(samples, out, context);
     }
-    /// As any source, by this source's indices. Throws: misuse; errors of the source.
+    /// Gets the rows per sample. Throws: misuse; errors of the source.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples,
                  std::span<std::uint64_t> out) const requires detail::tells_lengths<Source> {
         detail::check_lengths(*this, k, samples, out);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Usage gate of a loader's memory, which may be freed while it has no uses.
+/// Use count of a loader's memory, which may be freed while unused.
 #pragma once
 
 #include <condition_variable>
@@ -14,33 +14,33 @@
 
 namespace cuota::inline v0::detail {
 
-/// Counts the uses of memory, and lets one thread at a time free it while there are none.
+/// Counts the uses of memory, and allows one thread at a time to free it while unused.
 ///
-/// Memory is released in two steps: it is freed, then its bytes are refunded. The refund may call a watch of the program, which may start a
-/// use. Therefore a thread that is itself reclaiming waits for the first step only.
-/// Two features are optional in principle, but tests show their benefit. Without brief uses, a request would be refused although the memory
-/// is idle, if a worker happens to look for a batch. Without the refunding step, an epoch that starts between the free and the refund would
-/// be charged in addition to the bytes about to be refunded, and refused.
+/// Release has two steps: the memory is freed, then its bytes are refunded. The refund may call a watch of the program, which may start a
+/// use; so a thread that is itself reclaiming waits for the first step only.
+/// Tests show that two features are needed. Without brief uses, a request would be refused although the memory is idle, if a worker looked
+/// for a batch at that moment. Without the refunding step, an epoch that starts between free and refund would be charged on top of the
+/// bytes about to be refunded, and refused.
 /// Threads: any.
 class use_count {
 public:
-    /// Starts a use, possibly the first; waits while another thread releases the memory. End it with drop.
+    /// Starts a use, possibly the first; waits for a release by another thread. Ended by drop.
     void start() noexcept;
-    /// Starts a use; requires an existing one. End it with drop.
+    /// Requires an existing use. Ended by drop.
     void add() noexcept;
     void drop() noexcept;
 
-    /// Starts a brief use, during which no function of the program is called, so that try_give waits for its end. Requires an existing use.
-    /// End it with drop_brief, or convert it into an ordinary use with keep_brief, which requires another use.
+    /// Starts a brief use, which calls no function of the program, so that try_give waits for it. Requires an existing use. Ended by
+    /// drop_brief, or made ordinary by keep_brief, which requires another use.
     void add_brief() noexcept;
     void drop_brief() noexcept;
     void keep_brief() noexcept;
 
-    /// Returns whether try_give would succeed now. Waits while another thread releases the memory.
+    /// Returns whether try_give would succeed. Waits for a release by another thread.
     [[nodiscard]] bool is_idle() const noexcept;
 
-    /// Waits for brief uses to end; returns false if other uses exist. After true, the caller has exclusive access to the memory until it
-    /// calls `freed`, and no other thread releases it until `refunded`. A thread that is already releasing it must not call this.
+    /// Waits for brief uses; returns false if others exist. After true, the caller has exclusive access until `freed`, and no other thread
+    /// releases the memory until `refunded`. Not for a thread that is already releasing it.
     [[nodiscard]] bool try_give() noexcept;
     /// Allows uses again.
     void freed() noexcept { go_on_to(refunding); }

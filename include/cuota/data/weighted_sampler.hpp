@@ -15,24 +15,23 @@
 
 namespace cuota::inline v0 {
 
-/// Draws samples independently, with replacement, with probability proportional to their weights: in an epoch, some samples occur
-/// repeatedly and some not at all.
+/// Draws samples with replacement, with probability proportional to weight: in an epoch, some occur repeatedly and some not at all.
 ///
-/// A draw is one lookup for any weights; results are the same on every machine.
+/// One lookup per draw, for any weights; the same results on every machine.
 /// Threads: any. Throws: misuse on construction if a weight is negative or not finite, or all are 0.
 /// Cost:    24 bytes per sample, shared by copies.
 /// Example: loader_options{.sampler = cuota::weighted_sampler{seed, weights, weights.size()}}
 class weighted_sampler {
 public:
-    /// Takes one weight per sample of the source, and the number of positions in an epoch.
+    /// Takes one weight per sample of the source, and the positions of an epoch.
     weighted_sampler(std::uint64_t seed, std::span<double const> weights, std::uint64_t draws);
 
-    /// Returns `draws`. Throws: misuse if n is not the number of weights.
+    /// Returns `draws`. Throws: misuse if n differs from the number of weights.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// Two hashes and one lookup per sample; no allocations.
+    /// Two hashes and a lookup per sample; no allocations.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first,
               std::span<std::uint64_t> out) const noexcept;
-    /// Returns the fingerprint of seed, weights and draws.
+    /// Depends on seed, weights and draws.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -40,22 +39,22 @@ private:
     shared_value<facts const> shared_;
 };
 
-/// Draws samples without replacement: each at most once per epoch, with probability proportional to its weight among the remaining ones.
+/// Draws samples without replacement, with probability proportional to weight among the remaining ones.
 ///
-/// Threads: any; the first thread to draw from an epoch computes its order, while others wait.
+/// Threads: any; the first to draw from an epoch computes its order, while others wait.
 /// Throws:  misuse on construction if a weight is negative or not finite, or all are 0.
 /// Cost:    24 bytes per sample, shared by copies; draws * log(samples) time per epoch.
 /// Example: loader_options{.sampler = cuota::weighted_shuffle_sampler{seed, weights, 10'000}}
 class weighted_shuffle_sampler {
 public:
-    /// Takes one weight per sample of the source, and the number of positions in an epoch.
+    /// Takes one weight per sample of the source, and the positions of an epoch.
     weighted_shuffle_sampler(std::uint64_t seed, std::span<double const> weights, std::uint64_t draws);
 
-    /// Returns `draws`. Throws: misuse if n is not the number of weights, or fewer than `draws` weights are positive.
+    /// Returns `draws`. Throws: misuse if n differs from the number of weights, or fewer than `draws` are positive.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// Copies from the epoch's order. Throws: std::bad_alloc.
+    /// Throws: std::bad_alloc.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Returns the fingerprint of seed, weights and draws.
+    /// Depends on seed, weights and draws.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -80,7 +79,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// State common to both weighted samplers.
+/// Common state of both samplers.
 struct weighted_draws {
     weighted_draws(char const* sampler, std::uint64_t kind, std::uint64_t seed_,
                    std::span<double const> weights, std::uint64_t draws_);
@@ -149,7 +148,7 @@ struct weighted_shuffle_sampler::facts : detail::weighted_draws {
     [[nodiscard]] shared_value<numbers const> order_of(std::uint64_t epoch);
 
 private:
-    // Uses a Fenwick tree of weight sums: node i holds the sum of the i & -i samples that end with i.
+    // In a Fenwick tree of weight sums: node i has the i & -i samples that end with i.
     [[nodiscard]] numbers make_order(std::uint64_t epoch) const;
 
     std::mutex guard_;

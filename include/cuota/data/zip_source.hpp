@@ -53,17 +53,17 @@ struct source_row<Last> {
 
 }  // namespace detail
 
-/// Sample i has the fields of sample i of every source, in the order of the sources.
+/// Sample i has the fields of sample i of every source, in source order.
 ///
-/// Throws:  data_error, naming both files, if the sizes differ.
-/// Cost:    no overhead beyond the sources; copies share them.
+/// Throws:  data_error, naming both files, if sizes differ.
+/// Cost:    only that of the sources; copies share them.
 /// Threads: as any source.
 /// Example: cuota::zip_source both{cuota::npy_source{"images.npy"}, cuota::npy_source{"labels.npy"}};
 template <source First, source... Rest>
     requires(sizeof...(Rest) > 0)
 class zip_source {
 public:
-    /// True if all sources can fill device memory.
+    /// True if all sources can.
     static constexpr bool fills_device_memory =
         detail::fills_device_memory<First> && (detail::fills_device_memory<Rest> && ...);
 
@@ -71,30 +71,30 @@ public:
     explicit zip_source(First first, Rest... rest)
         : state_{shared_value<state const>::make(std::move(first), std::move(rest)...)} {}
 
-    /// Returns the number of samples of each source.
+    /// Returns the size of each source.
     [[nodiscard]] std::uint64_t size() const { return state_->sources.first.size(); }
     /// Returns the fields of all sources.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< "a.npy + b.npy"
 
-    /// As any source; reads the sources one after another. Throws: misuse; errors of the sources.
+    /// Gathers from one source after another. Throws: misuse; errors of the sources.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
-    /// As gather, with the epoch's context.
+    /// Gathers in an epoch's context.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context) const
         requires(detail::gathers_in_context<First> || (detail::gathers_in_context<Rest> || ...)) {
         gather_all(samples, out, context);
     }
-    /// As gather, for runs of samples.
+    /// Gathers runs of samples.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const
         requires(detail::reads_runs<First> && (detail::reads_runs<Rest> && ...)) {
         check_gather_runs(*this, runs, out);
         state_->sources.each(
             [&](auto const& one) { take_room(one, out, [&](auto rooms) { one.gather_runs(runs, rooms); }); });
     }
-    /// Calls lengths of the source that field k belongs to. Throws: misuse if the field is not ragged, or an index is out of range.
+    /// Calls lengths of field k's source. Throws: misuse if the field is not ragged, or an index is out of range.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const
         requires(detail::tells_lengths<First> || (detail::tells_lengths<Rest> || ...)) {
         detail::check_lengths(*this, k, samples, out);
@@ -130,7 +130,7 @@ private:
         std::string name{};
     };
 
-    /// Reads the source's fields into the first spans of `out`, and removes these.
+    /// Reads a source's fields into the first spans of `out`, and removes these.
     template <source S, class Rooms, class Read>
     static void take_room(S const& from, Rooms& out, Read read) {
         std::size_t const count = std::span<field const>{from.fields()}.size();
@@ -138,7 +138,7 @@ private:
         out = out.subspan(count);
     }
 
-    /// Gets the lengths of field k if it belongs to this source; otherwise renumbers k relative to the next source.
+    /// Gets the lengths if k is a field of this source; otherwise makes k relative to the next.
     template <source S>
     static void lengths_if_of(S const& from, std::size_t& k, std::span<std::uint64_t const> samples,
                               std::span<std::uint64_t> out) {
