@@ -13,7 +13,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// High half of the product: maps a uniform `a` about uniformly to [0, b).
+/// Returns the high half of the product: maps a uniform `a` about uniformly to [0, b).
 [[nodiscard]] constexpr std::uint64_t high_of_product(std::uint64_t a, std::uint64_t b) noexcept {
     std::uint64_t const a0 = a & 0xFFFFFFFF, a1 = a >> 32, b0 = b & 0xFFFFFFFF, b1 = b >> 32;
     std::uint64_t const low = a0 * b0 >> 32;
@@ -46,7 +46,7 @@ public:
 
     [[nodiscard]] std::uint64_t height() const noexcept { return height_; }
     [[nodiscard]] std::span<column const> columns() const noexcept { return columns_; }
-    /// The sample drawn by two random numbers.
+    /// Returns the sample drawn by two random numbers.
     [[nodiscard]] std::uint64_t at(std::uint64_t which, std::uint64_t how_high) const noexcept;
 
 private:
@@ -56,7 +56,7 @@ private:
     };
     void add(amount& to, std::uint64_t more) const noexcept;
     void take(amount& from, std::uint64_t less) const noexcept;
-    // weight * columns, by doubling.
+    // Returns weight * columns, by doubling.
     [[nodiscard]] amount times_columns(std::uint64_t weight) const noexcept;
 
     std::uint64_t height_;

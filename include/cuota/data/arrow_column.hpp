@@ -317,7 +317,7 @@ public:
             out[i] = row_at(*now, at + 1) - row_at(*now, at);
         }
     }
-    /// Total rows of the samples.
+    /// Returns the total rows of the samples.
     [[nodiscard]] std::uint64_t rows(std::span<std::uint64_t const> samples) const noexcept {
         if (!is_ragged_) return samples.size();
         std::uint64_t sum = 0;
@@ -343,12 +343,12 @@ public:
     }
 
 private:
-    /// Tries the last piece first.
+    /// Returns the piece of a sample; tries the last one first.
     [[nodiscard]] arrow_piece const* piece_of(std::uint64_t sample, arrow_piece const* last) const noexcept {
         if (sample - last->first < last->count) return last;
         return &*std::prev(std::ranges::upper_bound(pieces_, sample, {}, &arrow_piece::first));
     }
-    /// First row of a sample, relative to the piece.
+    /// Returns the first row of a sample, relative to the piece.
     [[nodiscard]] std::uint64_t row_at(arrow_piece const& in, std::uint64_t sample) const noexcept {
         if (!is_ragged_) return sample;
         return static_cast<std::uint64_t>(has_long_offsets_ ? loaded<std::int64_t>(in.offsets, sample)

@@ -59,8 +59,8 @@ enum class arrow_access {
 /// bool, integers and floats become elements of the same size, bool a u8 of 0 or 1. A fixed_size_list of these, possibly nested, is an axis
 /// of the shape; a list or large_list of any of these is a ragged field. Strings and binary are ragged bytes, fixed_size_binary an axis of
 /// bytes. Nulls are rejected, also in lists: every sample has a value.
-/// Throws:  for an invalid table, misuse if it is the program's, data_error if from a file; both name the column: it does not exist, has an
-///          unsupported type, a null, another length, or offsets that decrease or exceed its values. misuse for a column named twice.
+/// Throws:  for an invalid table, misuse if it is the program's, data_error if from a file; both name the column, which does not exist, has
+///          an unsupported type, a null, another length, or offsets that decrease or exceed its values. misuse for a column named twice.
 /// Threads: as any source; the table's values must not change.
 /// Cost:    copies share the table, which lives as long as they. A gather copies directly from Arrow's memory, consecutive samples at once,
 ///          and allocates nothing. Opening examines every offset and validity bit.

@@ -42,7 +42,7 @@ public:
     /// Moves the slot. Using `other` afterwards throws misuse.
     batch(batch&& other) noexcept
         : engine_{std::move(other.engine_)}, slot_{other.slot_}, index_{other.index_} {}
-    /// Releases the current slot first.
+    /// Releases the current slot, then moves as above.
     batch& operator=(batch&& other) noexcept;
     batch(batch const&) = delete;  // two owners would free the slot twice
     batch& operator=(batch const&) = delete;

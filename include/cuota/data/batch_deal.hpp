@@ -48,14 +48,14 @@ public:
     [[nodiscard]] std::uint64_t end(std::uint64_t from = 0) const noexcept;
     /// Returns this process's largest batch size.
     [[nodiscard]] std::uint64_t largest() const noexcept { return batches() == 0 ? 0 : part_of(all_at(0)); }
-    /// Returns the batch of the step at `position`, before the end.
+    /// Returns the batch of the step at `position`, which must be before the end.
     [[nodiscard]] dealt_batch next(std::uint64_t position) const noexcept;
 
 private:
-    // Size of a step, over all processes.
+    // Returns the size of a step, over all processes.
     [[nodiscard]] std::uint64_t all_at(std::uint64_t position) const noexcept;
     [[nodiscard]] std::uint64_t part_of(std::uint64_t all) const noexcept;
-    // Start of rank's part of `all` positions; sizes differ by at most 1.
+    // Returns where rank's part of `all` positions begins; sizes differ by at most 1.
     [[nodiscard]] std::uint64_t cut(std::uint64_t all, std::uint64_t rank) const noexcept;
 
     std::uint64_t positions_;

@@ -32,12 +32,12 @@ public:
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     /// Opens an epoch without work.
     void open() noexcept;
-    /// Sets the range of positions; ends_here() may lower `end`.
+    /// Starts at `position`, up to `end`, which ends_here() may lower.
     void begin(std::uint64_t position, std::uint64_t end) noexcept;
     /// Invalidates all claims; frees filled and copied slots.
     void close() noexcept;
 
-    /// Position after the delivered batches.
+    /// Returns the position after the delivered batches.
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
     [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
 
@@ -69,7 +69,7 @@ public:
         std::uint64_t end = 0;  // where its step ends
         std::exception_ptr failure{};
     };
-    /// Uses the slot that has been free longest, so that recent work need not be waited for.
+    /// A copy to the slot that has been free longest, so that recent work need not be waited for.
     struct copy_job {
         pending* from;
         std::uint32_t to;
@@ -79,7 +79,7 @@ public:
     [[nodiscard]] std::optional<copy_job> next_copy() noexcept;
     void copied() noexcept;
     [[nodiscard]] bool has_failed() const noexcept { return failure_ != nullptr; }
-    /// Replaces the next batch in order.
+    /// Replaces the next batch in order by this failure.
     void fail(std::exception_ptr why) noexcept { failure_ = std::move(why); }
 
     // --- the consumer ---
@@ -88,10 +88,10 @@ public:
     [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
     /// Returns the failure that replaces the next delivery, or null.
     [[nodiscard]] std::exception_ptr failure_here() const noexcept;
-    /// True if live batches occupy every slot.
+    /// Returns whether live batches occupy every slot.
     [[nodiscard]] bool all_slots_held() const noexcept { return ready_.empty() && free_slots_.empty(); }
 
-    /// Live batches, including those of earlier epochs.
+    /// Returns the number of live batches, including those of earlier epochs.
     [[nodiscard]] std::size_t held() const noexcept { return slots_ - free_slots_.size() - ready_.size(); }
 
     struct delivery {

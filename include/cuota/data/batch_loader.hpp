@@ -103,13 +103,13 @@ private:
 /// Cost:    per batch one gather by a worker, one copy, and the transform's kernels; no allocations.
 /// Threads: one thread at a time iterates. Worker threads read, and sleep while waiting for copies (host_wait::blocking). Any thread may
 ///          trigger reclaim, stop an epoch, or call state and stats. No capture in progress is invalidated. Destroy a batch outside
-///          captures of the streams that used it: after a foreign one (docs/streams_and_leases.md), the epoch fails with misuse when the
-///          slot is refilled.
+///          captures of the streams that used it: if it is destroyed in a foreign one (docs/streams_and_leases.md), the epoch fails with
+///          misuse when the slot is refilled.
 /// Throws:  on construction budget_exceeded (with the largest fitting batch) or out_of_memory; misuse for invalid options; cuda_error. On
 ///          failure, nothing is held.
 ///
-/// The destructor stops and joins the workers, within at most one read. Batches stay valid. Its errors are reported; `close` throws them.
-/// In a forked child, every use throws misuse and the destructor does nothing.
+/// The destructor stops and joins the workers, within at most one read, and reports errors, which `close` throws. Batches stay valid. In a
+/// forked child, every use throws misuse and the destructor does nothing.
 /// Example: examples/train.cpp
 class batch_loader {
 public:
@@ -119,9 +119,9 @@ public:
     template <source S>
     batch_loader(S from, options const& how, place where = place::here())
         : batch_loader{detail::any_source{std::move(from)}, how, where} {}
-    /// Epochs and batches stay valid. Using `other` afterwards throws misuse.
+    /// Moves the loader; its epochs and batches stay valid. Using `other` afterwards throws misuse.
     batch_loader(batch_loader&& other) noexcept = default;
-    /// Shuts the current loader down first.
+    /// Shuts the current loader down, then moves as above.
     batch_loader& operator=(batch_loader&& other) noexcept;
     ~batch_loader() { shut_down(); }
 
@@ -130,7 +130,7 @@ public:
     /// loader is unchanged, and the call may be repeated.
     [[nodiscard]] epoch_range epoch(std::uint64_t number, stop_signal stop = {},
                                     place where = place::here()) &;
-    /// Resumes from a `state`, with the first undelivered batch, regardless of read-ahead. The number of workers, of processes and the
+    /// Resumes from a `state`, with the first undelivered batch, regardless of read-ahead. The number of workers and processes and the
     /// batch size may differ.
     /// Cost: nothing is read or drawn again. Throws: misuse if the state has another order or number of samples.
     [[nodiscard]] epoch_range epoch(loader_state const& from, stop_signal stop = {},
@@ -146,7 +146,7 @@ public:
     [[nodiscard]] loader_stats stats(place where = place::here()) const;
 
     /// Shuts down like the destructor, frees all memory, and throws the errors that the destructor would report.
-    /// Throws: misuse while an epoch is running or a batch lives; the loader then continues; cuda_error.
+    /// Throws: misuse while an epoch is running or a batch lives, in which case the loader continues; cuda_error.
     void close(place where = place::here());
 
     /// Returns the memory allocated on construction, in bytes.

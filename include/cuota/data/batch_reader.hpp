@@ -35,7 +35,7 @@ public:
 
     void fill(std::span<std::byte> slot, worker_times& taken);
 
-    /// The drawn samples, to be swapped with a list of the same capacity.
+    /// Returns the drawn samples, to be swapped with a list of the same capacity.
     [[nodiscard]] sample_list& samples() noexcept { return samples_; }
 
 private:

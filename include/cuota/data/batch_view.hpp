@@ -29,7 +29,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 template <class T>
 class CUOTA_POINTER batch_view {
 public:
-    /// Used by the library.
+    /// Constructs a view; used by the library.
     explicit batch_view(device_span<T const> elements) noexcept : elements_{elements} {}
 
     /// Converts to a kernel argument. Throws: misuse during a `capture` by this thread.

@@ -55,7 +55,7 @@ public:
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
     /// Takes a lock, held while a window is sorted unless it is one of the last two.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Depends on seed, lengths, window and bucket.
+    /// Returns a hash of seed, lengths, window and bucket.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:

@@ -60,7 +60,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// Labels are checked because programs index arrays by them.
+/// A label and its number of classes, which is checked because programs index arrays by labels.
 struct label_field {
     char const* name;
     unsigned classes;

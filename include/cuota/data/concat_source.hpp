@@ -21,8 +21,8 @@
 namespace cuota::inline v0 {
 
 /// The samples of the first source, then of the second, and so on. Types and sizes may differ; fields and their order must be equal. A
-/// single field may have another name in each source, as files do; the first one is used. A data_error names the file and the sample's
-/// index in it.
+/// single field may have another name in each source, as files do; the first source's name is used. A data_error names the file and the
+/// sample's index in it.
 ///
 /// Throws:  misuse, naming both sources, if fields differ; for no sources, or more samples than 64 bits count.
 /// Cost:    up to 1024 adjacent requested samples in one part are one gather of that part. No allocations for up to 16 fields.

@@ -43,7 +43,7 @@ void convert(std::byte const* from, std::byte* to, std::size_t count, double sca
 
 using convert_function = void (*)(std::byte const*, std::byte*, std::size_t, double, double) noexcept;
 
-/// Null if unsupported.
+/// Returns null if unsupported.
 [[nodiscard]] convert_function converter(element_type from, element_type to) noexcept;
 
 struct gather_scratch;

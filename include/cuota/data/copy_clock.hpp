@@ -22,11 +22,11 @@ class copy_clock {
 public:
     explicit copy_clock(std::size_t room) : copies_(room) {}
 
-    /// Around each copy. Throws: cuda_error.
+    /// Called before and after each copy. Throws: cuda_error.
     void begin(stream_ref s);
     void end(stream_ref s);
 
-    /// Time of the copies completed since `forget`. Throws: cuda_error.
+    /// Returns the time of the copies completed since `forget`. Throws: cuda_error.
     [[nodiscard]] std::chrono::nanoseconds busy();
     void forget() noexcept;
 

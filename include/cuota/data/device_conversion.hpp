@@ -80,7 +80,7 @@ struct convert_numbers {
     }
 
 private:
-    // True if wide_enough is float.
+    // Returns whether wide_enough is float.
     [[nodiscard]] CUOTA_KERNEL bool is_float() const {
         bool yes = false;
         with_element(

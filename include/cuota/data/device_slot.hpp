@@ -25,9 +25,9 @@ public:
     std::byte* at = nullptr;
     sample_list samples{};
 
-    /// The contents are valid after this copy.
+    /// Makes the contents valid after this copy.
     void arrives_with(staging_ring::in_flight copy) noexcept;
-    /// The contents are valid after the work enqueued on s so far. Throws: cuda_error.
+    /// Makes the contents valid after the work enqueued on s so far. Throws: cuda_error.
     void is_made_on(stream_ref s);
     void forget_arrival() noexcept { arriving_.reset(); }
 
@@ -52,7 +52,7 @@ private:
         stream_share stream;
         std::optional<event> last{};  // recorded when this slot's batch was destroyed
         bool is_pending = true;       // the copy stream does not wait for it yet
-        bool is_marked = false;       // false: not recorded, in a foreign capture
+        bool is_marked = false;       // false during a foreign capture: not recorded yet
     };
 
     // Records a stream's event, created once; during a foreign capture, defers this until the slot is refilled.

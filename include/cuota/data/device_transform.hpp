@@ -22,7 +22,7 @@ namespace cuota::inline v0 {
 
 /// A copied batch, and the memory for the transform's output. Valid on the host during one call of device_transform::run; the views are
 /// valid for work that the call enqueues on `stream`.
-/// Threads: the one of that call.
+/// Threads: the thread of that call.
 class transform_job {
 public:
     /// Used by the loader.
@@ -32,7 +32,7 @@ public:
     /// Returns the loader's copy stream. Work enqueued on it starts after the batch's arrival and completes before the batch is used.
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
     [[nodiscard]] std::size_t size() const noexcept { return in_.samples->size(); }  ///< samples
-    /// Returns the samples' source indices, in batch order; with `epoch`, the seed of a random transform.
+    /// Returns the samples' source indices, in batch order; with `epoch`, they can seed a random transform.
     [[nodiscard]] std::span<std::uint64_t const> samples() const noexcept;
     /// Returns the number passed to batch_loader::epoch.
     [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }

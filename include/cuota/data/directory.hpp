@@ -43,8 +43,8 @@ template <std::predicate<std::string const&> Wanted>
 
 }  // namespace detail
 
-/// Concatenates the files of a folder with names that end with `which`, or satisfy `which(name)`; `open(path)` returns each source. Sorted
-/// bytewise by name, so numbers need leading zeros. Excludes subdirectories and names with a leading dot.
+/// Concatenates the files of a folder whose names end with `which`, or satisfy `which(name)`; `open(path)` returns each source. Files are
+/// sorted bytewise by name, so numbers need leading zeros. Excludes subdirectories and names with a leading dot.
 ///
 ///     auto train = cuota::directory_of("train", ".npy", [](auto const& path) { return cuota::npy_source{path}; });
 ///

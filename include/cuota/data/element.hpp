@@ -38,7 +38,7 @@ enum class element_type : std::uint8_t {
     bf16  ///< upper 16 bits of a float: `bfloat16`
 };
 
-/// Returns 1 to 8.
+/// Returns the size in bytes, 1 to 8.
 [[nodiscard]] constexpr std::size_t element_bytes(element_type type) noexcept {
     constexpr std::array<std::uint8_t, 12> sizes{1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8, 2};
     return sizes[static_cast<std::uint8_t>(type)];
@@ -91,9 +91,9 @@ struct field {
     std::vector<std::size_t> shape{};      ///< extents, slowest first; {} is a scalar
     bool is_ragged = false;                ///< any number of rows per sample
 
-    /// Elements per sample, or per row if ragged. Throws: misuse if it exceeds a std::size_t.
+    /// Returns the elements per sample, or per row if ragged. Throws: misuse if that exceeds a std::size_t.
     [[nodiscard]] std::size_t count() const;
-    /// Bytes per sample, or per row if ragged. Throws: misuse if it exceeds a std::size_t.
+    /// Returns the bytes per sample, or per row if ragged. Throws: misuse if that exceeds a std::size_t.
     [[nodiscard]] std::size_t bytes() const { return or_misuse(checked_mul(count(), element_bytes(type))); }
 
     friend bool operator==(field const&, field const&) = default;  ///< compares all members
@@ -113,7 +113,7 @@ private:
 namespace detail {
 
 [[nodiscard]] std::size_t ragged_count(std::span<field const> fields) noexcept;
-/// Throws: misuse if a field is ragged, naming `what` as lacking support.
+/// Throws: misuse if a field is ragged; the message names `what` as the object that does not support it.
 void expect_no_ragged(std::span<field const> fields, std::string const& what);
 
 }  // namespace detail

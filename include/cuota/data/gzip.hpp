@@ -82,7 +82,7 @@ private:
         stream_.avail_in = static_cast<uInt>(bytes);
     }
 
-    /// Decompresses a chunk; true at the end of a member.
+    /// Decompresses a chunk; returns true at the end of a member.
     bool step() {
         stream_.next_out = reinterpret_cast<Bytef*>(out_.data());
         stream_.avail_out = static_cast<uInt>(out_.size());

@@ -44,7 +44,7 @@ namespace cuota::inline v0::detail {
 /// Workers claim batches in order, each holding a pinned slot before it claims. So the next batch in order always has a slot, and the queue
 /// cannot deadlock. The thread that makes progress possible (a worker that filled a slot, a thread that destroyed a batch) enqueues the
 /// possible copies, in order. It does so without the lock, because this calls the program's transform; a second thread leaves its copies to
-/// the first. No thread only copies. A failure replaces its batch.
+/// the first. No thread is dedicated to copying. A failure replaces its batch.
 class loader_engine final : public ref_counted {
 public:
     loader_engine(any_source from, loader_options const& options, place where);
@@ -86,11 +86,11 @@ public:
     /// of its worker or copy; misuse if the caller holds every device slot.
     [[nodiscard]] std::optional<batch_line::delivery> next(std::stop_token const& stop);
 
-    /// Position in the current or last epoch.
+    /// Returns the position in the current or last epoch.
     [[nodiscard]] loader_state state() const;
-    /// Fingerprint of the sampler and the number of samples.
+    /// Returns the fingerprint of the sampler and the number of samples.
     [[nodiscard]] std::uint64_t order_id() const;
-    /// Of that epoch. Throws: cuda_error if copies are timed.
+    /// Returns that epoch's statistics. Throws: cuda_error if copies are timed.
     [[nodiscard]] loader_stats stats() const;
 
     /// Orders later work on s after the slot's copy. Throws: cuda_error.
@@ -98,7 +98,7 @@ public:
     /// Throws: misuse if kernels on the stream's device cannot access the slot; cuda_error.
     void check_reach(std::uint32_t index, stream_ref s, place where) const;
 
-    /// Called when a batch is destroyed; the slot is overwritten after the streams' work.
+    /// Ends a batch; its slot is overwritten after the work of the streams that used it.
     void release(std::uint32_t index) noexcept;
 
     [[nodiscard]] device_slot const& slot(std::uint32_t index) const noexcept { return memory_->slot(index); }
@@ -138,14 +138,14 @@ private:
     [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation, std::size_t worker,
                                                   batch_reader& reader, std::exception_ptr& failure,
                                                   worker_times& taken);
-    // Like next_claim, if rows determine where a batch ends: draws its samples first. One worker at a time, not under the lock, because the
+    // Does the same where rows determine the end of a batch: draws its samples first. One worker at a time, not under the lock, because the
     // program's sampler and source are called.
     [[nodiscard]] std::optional<claim> claim_by_rows(std::uint64_t generation, std::size_t worker,
                                                      batch_reader& reader, std::exception_ptr& failure,
                                                      worker_times& taken);
     // Requires the lock.
     [[nodiscard]] claim claim_at(dealt_batch const& at) noexcept;
-    // An empty batch with a failure; none follows.
+    // Returns an empty batch that only carries a failure; no batch follows it.
     [[nodiscard]] dealt_batch nowhere() const noexcept { return {line_.end(), 0, line_.end()}; }
 
     void publish(std::size_t worker, batch_line::claim const& mine,

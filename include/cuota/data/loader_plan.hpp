@@ -38,15 +38,15 @@ inline constexpr std::size_t automatic_rows = unlimited;
 /// Example: examples/train.cpp
 struct loader_options {
     std::size_t batch = 0;  ///< samples per batch (an upper limit if `rows` is set), or automatic_batch
-    /// Most rows (words, frames) of each ragged field in a batch, or automatic_rows. A batch has the most samples that satisfy both limits;
-    /// a single sample beyond `rows` throws sample_too_long in place of its batch.
+    /// Maximum rows (words, frames) of each ragged field in a batch, or automatic_rows. A batch has the most samples that satisfy both
+    /// limits; for a single sample beyond `rows`, sample_too_long is thrown in place of its batch.
     std::size_t rows = 0;
     std::optional<budget> device{};         ///< charged for the device slots; nullopt: unlimited
     std::optional<budget> pinned{};         ///< charged for the pinned slots; nullopt: unlimited
     std::optional<std::uint64_t> seed{};    ///< shorthand for a shuffle_sampler; nullopt: source order
     std::optional<any_sampler> sampler{};   ///< selects the samples of an epoch and their order
     last_batch last = last_batch::partial;  ///< treatment of the remaining samples
-    shard part{};                           ///< part of each epoch; `batch` is per process
+    shard part{};                           ///< this process among several; `batch` is per process
     std::size_t workers = 1;                ///< reading threads; they do not affect the sample order
     std::size_t device_slots = 2;           ///< batches on the device; with 1, copies and compute alternate
     std::size_t host_slots = 0;             ///< pinned slots; 0: workers + 2
@@ -91,19 +91,19 @@ namespace detail {
 
 void check_transform(std::string const& name, std::span<field const> fields, device_transform const& wanted);
 
-// Throws: misuse for both seed and sampler.
+// Throws: misuse if both seed and sampler are set.
 [[nodiscard]] any_sampler sampler_of(std::string const& name, loader_options const& options);
 
 void check_rows(std::string const& name, std::span<field const> fields, std::size_t rows);
 
-/// Largest number of samples that a batch can have; more would only hold memory.
+/// Returns the largest number of samples that a batch can have; more would only hold memory.
 [[nodiscard]] std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t positions, bool is_by_rows,
                                            loader_options const& options);
 
 [[nodiscard]] loader_plan plan_for(std::string const& name, std::uint64_t positions,
                                    std::span<field const> fields, loader_options const& options);
 
-/// Available bytes; `both` limits the sum if the budgets are one.
+/// Available bytes of the budgets; `both` limits the sum if they are the same budget.
 struct loader_room {
     std::size_t device = unlimited;
     std::size_t pinned = unlimited;
@@ -260,7 +260,7 @@ CUOTA_INLINE loader_options with_sizes(std::string const& name, std::uint64_t po
         check_rows(name, fields, automatic_rows);
         std::size_t const a_row = std::max<std::size_t>(slot_layout::of(fields, 0, name).row_bytes, 1);
         std::size_t const slots = std::max<std::size_t>(options.device_slots, 1);
-        // upper bound, other memory ignored
+        // An upper bound that ignores other memory.
         options.rows = std::max<std::size_t>(std::min(room.device / slots, room.pinned) / a_row, 1);
     } else options.batch = static_cast<std::size_t>(std::max<std::uint64_t>(positions, 1));
     options.*size = std::max<std::size_t>(largest_fitting(name, positions, fields, options, size, room), 1);

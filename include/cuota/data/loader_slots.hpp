@@ -27,7 +27,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Parts of a loader's memory, each charged to its own budget and freed as a whole.
+/// The parts of a loader's memory, each charged to its own budget and freed as a whole.
 enum class loader_part { pinned_ring, device_slab };
 
 /// Both parts of a loader's slots, with use counts. A running epoch and a live batch use both; a reading worker uses the ring. Any thread
@@ -46,18 +46,18 @@ public:
     /// Starts a use of both parts: waits while another thread frees one, and allocates the missing ones.
     /// Throws: budget_exceeded, out_of_memory, cuda_error. On failure, no use is started and the memory held is unchanged.
     void start_use(place where);
-    /// Requires an existing use.
+    /// Adds a use; requires an existing one.
     void add_use() noexcept;
     void drop_use() noexcept;
     [[nodiscard]] use_count& uses_of_ring() noexcept { return at(loader_part::pinned_ring).uses; }
 
-    /// Valid during a use.
+    /// Valid only during a use.
     [[nodiscard]] staging_ring& ring() noexcept { return *ring_; }
     [[nodiscard]] device_slot& slot(std::uint32_t index) noexcept { return slots_[index]; }
-    /// Buffer for a batch to be transformed, behind the slots.
+    /// Returns the buffer, behind the slots, for a batch to be transformed.
     [[nodiscard]] std::byte* arrival() const noexcept;
     [[nodiscard]] stream const& copies() const noexcept { return *copies_; }
-    /// Threads: any, at any time.
+    /// May be called by any thread at any time.
     [[nodiscard]] bool is_pinned() const noexcept { return is_pinned_; }
 
     // --- releasing ---
@@ -74,7 +74,7 @@ public:
 
     /// Appends the part's charged bytes: in use under the loader's name, or idle.
     void holdings(loader_part which, std::vector<holding>& into) const;
-    /// Reports the part's charged bytes.
+    /// Reports the part's charged bytes to the observer.
     void tell(loader_part which, budget_observer& o) const noexcept;
     [[nodiscard]] std::string title() const;
 
@@ -84,7 +84,7 @@ private:
         std::size_t bytes;
         std::size_t slots;
         std::size_t granule;
-        std::atomic<bool> is_held = false;  // charged; changed when starting a use or freeing
+        std::atomic<bool> is_held = false;  // charged; written when a use starts or the part is freed
         use_count uses{};
     };
 
@@ -104,7 +104,7 @@ private:
 
     void charge_for(loader_part which, place where);
     void arrived(loader_part which) noexcept;
-    // Refunds a charge without an allocation.
+    // Refunds a charge for which nothing was allocated.
     void uncharge(loader_part which) noexcept;
 
     void charge_to(budget const& account, loader_part which, label const& who);

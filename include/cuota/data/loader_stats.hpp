@@ -74,9 +74,9 @@ struct loader_stats {
 
     /// Returns part / elapsed, 0 to 1.
     [[nodiscard]] double share(std::chrono::nanoseconds part) const noexcept;
-    /// Same for a sum over all workers.
+    /// Returns the same for a sum over all workers.
     [[nodiscard]] double share_of_workers(std::chrono::nanoseconds part) const noexcept;
-    /// Average since the epoch began; initially 0.
+    /// Returns the average since the epoch began; initially 0.
     [[nodiscard]] double batches_per_second() const noexcept;
 };
 

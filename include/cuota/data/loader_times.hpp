@@ -46,15 +46,15 @@ public:
     void have_workers(std::size_t count) { workers_.resize(count); }
 
     void begin(std::uint64_t epoch) noexcept;
-    /// Later calls have no effect.
+    /// Stops the time; later calls have no effect.
     void end() noexcept;
 
     void filled(worker_times const& taken) noexcept;
     void copied(std::size_t bytes) noexcept { sum_.bytes += bytes; }
-    /// Begins a worker's stage; filled() adds its earlier stages.
+    /// Records that a worker begins a stage; filled() adds its earlier stages.
     void goes_on(std::size_t worker, worker_stage stage,
                  std::span<std::uint64_t const> samples = {}) noexcept;
-    /// The program begins to wait, until waits_no_more().
+    /// Records that the program begins to wait, until waits_no_more().
     void waits() noexcept { waits_since_ = std::chrono::steady_clock::now(); }
     void waits_no_more() noexcept;
     void delivered(std::size_t samples) noexcept;

@@ -44,7 +44,7 @@ private:
         }
     }
     void runs(std::span<std::uint64_t const> samples, std::byte* to) const noexcept;
-    // The first cache lines; the hardware prefetcher continues.
+    // Prefetches the first cache lines; the hardware prefetcher continues.
     void fetch(std::uint64_t sample, std::size_t count) const noexcept;
 
     std::byte const* from_;
@@ -130,7 +130,7 @@ CUOTA_INLINE void record_gatherer::operator()(std::span<std::uint64_t const> sam
 }
 
 CUOTA_INLINE void record_gatherer::operator()(std::span<sample_run const> of, std::byte* to) const noexcept {
-    constexpr std::size_t ahead = 4;  // prefetching further ahead does not help short runs
+    constexpr std::size_t ahead = 4;  // copying a short run takes less time than fetching one
     for (std::size_t i = 0; i != of.size(); ++i) {
         if (of.size() - i > ahead) fetch(of[i + ahead].first, of[i + ahead].count);
         std::size_t const bytes = of[i].count * bytes_;

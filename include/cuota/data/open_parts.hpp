@@ -45,7 +45,7 @@ private:
         std::uint64_t used;  // larger: more recent
         shared_value<void const> part;
     };
-    // Null if it is not open.
+    // Returns null if it is not open.
     [[nodiscard]] entry* find(std::size_t index) noexcept;
 
     std::vector<std::string> const paths_;

@@ -29,14 +29,14 @@ namespace cuota::inline v0 {
 /// Example: loader_options{.progress = true} makes a loader show one; by hand: line.show([&] { return loader.stats(); });
 class progress_line {
 public:
-    /// The stream must outlive this object.
+    /// Writes to a stream that must outlive this object.
     explicit progress_line(std::FILE* to) noexcept;
     /// Continues the line of `other`, which becomes quiet.
     progress_line(progress_line&& other) noexcept;
     progress_line& operator=(progress_line&&) = delete;
     ~progress_line() { end(); }
 
-    /// True if the stream is not a terminal.
+    /// Returns true if the stream is not a terminal.
     [[nodiscard]] bool is_quiet() const noexcept { return to_ == nullptr; }
     /// Updates the line if due; only then calls `facts`. Exceptions are reported.
     template <class Stats>

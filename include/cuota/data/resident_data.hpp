@@ -90,7 +90,7 @@ public:
     [[nodiscard]] std::string const& name() const noexcept;  ///< the source's
     [[nodiscard]] std::size_t bytes() const noexcept;        ///< in device memory
 
-    /// Returns a loader of these samples, on their device. A transform gets them as from the source.
+    /// Returns a loader of these samples, on their device. A transform receives them as from the source.
     /// Throws: as batch_loader; misuse while another device is current.
     [[nodiscard]] batch_loader loader(loader_options how, place where = place::here()) const;
 
@@ -101,7 +101,7 @@ public:
         std::string const name{from.name()};
         std::span<field const> const fields = from.fields();
         slot_layout const all = layout_of(fields, from.size(), name);
-        if (how.batch == automatic_batch) how.batch = 1;  // its loader uses the rest
+        if (how.batch == automatic_batch) how.batch = 1;  // an automatic batch uses the rest
         std::size_t const reading = plan_loader(from, to_read(from, how, all.sample_bytes)).device_bytes;
         return bytes_with(all.bytes, reading, fields, from.size(), name, std::move(how));
     }
@@ -186,7 +186,7 @@ template <source S>
 
 namespace cuota::inline v0::detail {
 
-/// Source of the sample indices, which loaders transfer instead of samples.
+/// Returns a source of the sample indices, which loaders transfer instead of samples.
 [[nodiscard]] inline auto sample_numbers(std::string const& name, std::uint64_t size) {
     return callable_source{
         name,

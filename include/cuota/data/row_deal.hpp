@@ -17,7 +17,7 @@ namespace cuota::inline v0 {
 /// A sample has more rows than loader_options::rows. It is not truncated, and its batch is not delivered.
 class sample_too_long : public std::runtime_error {
 public:
-    /// `source` and `field` are names; `rows` of the sample, at most `most` per batch.
+    /// `source` and `field` are names; the sample has `rows` rows, a batch at most `most`.
     sample_too_long(std::string const& source, std::string const& field, std::uint64_t sample,
                     std::uint64_t rows, std::size_t most);
 

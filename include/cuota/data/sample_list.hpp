@@ -16,15 +16,15 @@ namespace cuota::inline v0::detail {
 
 /// The samples of a batch, in order, with row offsets of ragged fields.
 struct sample_list {
-    /// Returns a list with this capacity, which copies share until cleared.
+    /// Returns a list with this capacity; copies have it, too, until cleared.
     [[nodiscard]] static sample_list with_room(std::size_t samples, std::size_t ragged_fields);
 
-    /// Keeps the capacity.
+    /// Removes all samples; keeps the capacity.
     void clear() noexcept;
     void shorten(std::size_t n) noexcept;
 
     [[nodiscard]] std::size_t size() const noexcept { return numbers.size(); }
-    /// Total rows of the j-th ragged field.
+    /// Returns the total rows of the j-th ragged field.
     [[nodiscard]] std::size_t rows(std::size_t j) const noexcept;
 
     std::vector<std::uint64_t> numbers;  // sample indices in the source

@@ -53,9 +53,9 @@ namespace detail {
 class sequential_sampler {
 public:
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const noexcept { return n; }  ///< n
-    /// Same order in every epoch.
+    /// Draws the same order in every epoch.
     void draw(std::uint64_t, std::uint64_t, std::uint64_t first, std::span<std::uint64_t> out) const noexcept;
-    /// Same for all instances.
+    /// Returns the same number for all instances.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({1}); }
 };
 
@@ -70,9 +70,9 @@ public:
 
     /// Returns n. Throws: misuse if n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
-    /// One permutation per sample; no allocations. Throws: misuse for a position >= n, or n > 2^63.
+    /// Evaluates one permutation per sample; no allocations. Throws: misuse for a position >= n, or n > 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Depends on the seed.
+    /// Returns a hash of the seed.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({2, seed_}); }
 
 private:
@@ -94,9 +94,9 @@ public:
 
     /// Returns n. Throws: misuse if n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
-    /// One permutation per sample and one per block; no allocations. Throws: misuse if n > 2^63.
+    /// Evaluates one permutation per sample and one per block; no allocations. Throws: misuse if n > 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Depends on seed and block.
+    /// Returns a hash of seed and block.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -113,9 +113,9 @@ public:
 
     /// Returns the list's length. Throws: misuse if an index is >= n.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// One lookup per sample; with a seed, also a permutation. Requires first + out.size() <= size().
+    /// Looks up each sample; with a seed, also evaluates a permutation. Requires first + out.size() <= size().
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Depends on the seed and all indices.
+    /// Returns a hash of the seed and all indices.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
 private:

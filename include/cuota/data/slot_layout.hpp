@@ -56,9 +56,9 @@ class slot_places {
 public:
     slot_places(std::span<field const> fields, sample_list const& samples) noexcept;
 
-    /// Of the j-th ragged field.
+    /// Returns the row offsets of the j-th ragged field.
     [[nodiscard]] slot_place row_offsets(std::size_t j) const noexcept;
-    /// Field k of all samples.
+    /// Returns field k of all samples.
     [[nodiscard]] slot_place field_at(std::size_t k) const;
     [[nodiscard]] std::size_t used_bytes() const;
 
@@ -77,7 +77,7 @@ struct slot_contents {
     std::span<field const> fields;
     sample_list const* samples;
 
-    /// Requires non-ragged fields.
+    /// Returns `count` fields from `first` on, none of which may be ragged.
     [[nodiscard]] slot_contents only(std::size_t first, std::size_t count) const;
 
     /// Returns a field's elements of all samples. T must be the element type, or std::byte.

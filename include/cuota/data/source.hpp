@@ -176,7 +176,7 @@ void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> 
 }  // namespace detail
 
 /// Checks the arguments of a gather: indices in range, one out[k] of exactly the right size per field.
-/// Throws:  misuse with the reason; allocates only then.
+/// Throws:  misuse with the reason; allocates only if it throws.
 /// Threads: any. Cost: one comparison per sample; calls lengths() for ragged fields.
 template <source S>
 void check_gather(S const& from, std::span<std::uint64_t const> samples,

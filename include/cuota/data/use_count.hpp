@@ -26,7 +26,7 @@ class use_count {
 public:
     /// Starts a use, possibly the first; waits for a release by another thread. Ended by drop.
     void start() noexcept;
-    /// Requires an existing use. Ended by drop.
+    /// Adds a use; requires an existing one. Ended by drop.
     void add() noexcept;
     void drop() noexcept;
 
@@ -39,8 +39,8 @@ public:
     /// Returns whether try_give would succeed. Waits for a release by another thread.
     [[nodiscard]] bool is_idle() const noexcept;
 
-    /// Waits for brief uses; returns false if others exist. After true, the caller has exclusive access until `freed`, and no other thread
-    /// releases the memory until `refunded`. Not for a thread that is already releasing it.
+    /// Waits for brief uses to end; returns false if other uses exist. After true, the caller has exclusive access until `freed`, and no
+    /// other thread releases the memory until `refunded`. Must not be called by a thread that is releasing it already.
     [[nodiscard]] bool try_give() noexcept;
     /// Allows uses again.
     void freed() noexcept { go_on_to(refunding); }

@@ -28,10 +28,10 @@ public:
 
     /// Returns `draws`. Throws: misuse if n differs from the number of weights.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// Two hashes and a lookup per sample; no allocations.
+    /// Computes two hashes and one lookup per sample; no allocations.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first,
               std::span<std::uint64_t> out) const noexcept;
-    /// Depends on seed, weights and draws.
+    /// Returns a hash of seed, weights and draws.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -39,7 +39,7 @@ private:
     shared_value<facts const> shared_;
 };
 
-/// Draws samples without replacement, with probability proportional to weight among the remaining ones.
+/// Draws samples without replacement within an epoch, with probability proportional to weight among the remaining ones.
 ///
 /// Threads: any; the first to draw from an epoch computes its order, while others wait.
 /// Throws:  misuse on construction if a weight is negative or not finite, or all are 0.
@@ -54,7 +54,7 @@ public:
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
     /// Throws: std::bad_alloc.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Depends on seed, weights and draws.
+    /// Returns a hash of seed, weights and draws.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -148,7 +148,7 @@ struct weighted_shuffle_sampler::facts : detail::weighted_draws {
     [[nodiscard]] shared_value<numbers const> order_of(std::uint64_t epoch);
 
 private:
-    // In a Fenwick tree of weight sums: node i has the i & -i samples that end with i.
+    // Uses a Fenwick tree of weight sums: node i has the i & -i samples that end with i.
     [[nodiscard]] numbers make_order(std::uint64_t epoch) const;
 
     std::mutex guard_;

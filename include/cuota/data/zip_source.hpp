@@ -63,7 +63,7 @@ template <source First, source... Rest>
     requires(sizeof...(Rest) > 0)
 class zip_source {
 public:
-    /// True if all sources can.
+    /// True if all sources can fill device memory.
     static constexpr bool fills_device_memory =
         detail::fills_device_memory<First> && (detail::fills_device_memory<Rest> && ...);
 
