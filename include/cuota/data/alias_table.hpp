@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Weights as whole numbers, and what samples are drawn from by them.
+/// Integer weights, and drawing by them.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// The high half of a product: a number below `b` when a is any number, each about equally often.
+/// Returns the high half of the product: maps a uniform `a` about uniformly to [0, b).
 [[nodiscard]] constexpr std::uint64_t high_of_product(std::uint64_t a, std::uint64_t b) noexcept {
     std::uint64_t const a0 = a & 0xFFFFFFFF, a1 = a >> 32, b0 = b & 0xFFFFFFFF, b1 = b >> 32;
     std::uint64_t const low = a0 * b0 >> 32;
@@ -22,42 +22,41 @@ namespace cuota::inline v0::detail {
     return a1 * b1 + (mid >> 32) + (more >> 32);
 }
 
-/// Weights as whole numbers of one sum, at most 2^62: what is made of them is the same on every machine.
-/// Throws: misuse for a weight that is negative, infinite or no number, or when all are zero.
+/// Integer weights with a sum of at most 2^62, so that derived results are the same on every machine.
+/// Throws: misuse if a weight is negative or not finite, or all are 0.
 struct whole_weights {
-    /// The sampler's name is for messages.
+    /// `sampler` is a name for messages.
     explicit whole_weights(std::span<double const> weights, char const* sampler = "weighted_sampler");
 
     std::vector<std::uint64_t> of;
     std::uint64_t sum = 0;
 };
 
-/// Samples with weights as columns of one height, each one sample's up to some height and one other's above: what Walker's
-/// alias method draws from, made by Vose's way in whole numbers. Together a sample's parts are its weight times the number
-/// of columns, exactly.
-/// Cost: 16 bytes a sample, and as much again while it is made.
+/// Walker's alias table, constructed by Vose's algorithm in integers. Each column of equal height has one sample below `own` and `other`
+/// above. A sample's parts add up to exactly its weight times the number of columns.
+/// Cost: 16 bytes per sample; during construction about 24 more.
 class alias_table {
 public:
     struct column {
-        std::uint64_t own;    // of the height, the sample's own
-        std::uint64_t other;  // whose the rest is
+        std::uint64_t own;    // height of the column's own sample
+        std::uint64_t other;  // the sample above
     };
 
     explicit alias_table(whole_weights const& weights);
 
     [[nodiscard]] std::uint64_t height() const noexcept { return height_; }
     [[nodiscard]] std::span<column const> columns() const noexcept { return columns_; }
-    /// The sample that two random numbers draw.
+    /// Returns the sample drawn by two random numbers.
     [[nodiscard]] std::uint64_t at(std::uint64_t which, std::uint64_t how_high) const noexcept;
 
 private:
-    // So many full columns, and more: less than one.
+    // `full` columns plus `more` < height.
     struct amount {
         std::uint64_t full = 0, more = 0;
     };
     void add(amount& to, std::uint64_t more) const noexcept;
     void take(amount& from, std::uint64_t less) const noexcept;
-    // weight * columns, by doubling.
+    // Returns weight * columns, by doubling.
     [[nodiscard]] amount times_columns(std::uint64_t weight) const noexcept;
 
     std::uint64_t height_;
@@ -88,8 +87,8 @@ CUOTA_INLINE whole_weights::whole_weights(std::span<double const> weights, char 
     of.reserve(weights.size());
     for (double const weight : weights) {
         double const share = std::ldexp(weight, -exponent) / mantissa;
-        auto const whole = static_cast<std::uint64_t>(share * 0x1p61);  // with room for what is rounded up
-        of.push_back(whole == 0 && weight > 0 ? 1 : whole);             // what may be drawn can be
+        auto const whole = static_cast<std::uint64_t>(share * 0x1p61);  // leaves room for rounding up
+        of.push_back(whole == 0 && weight > 0 ? 1 : whole);             // positive weights remain positive
         sum += of.back();
     }
 }
@@ -106,7 +105,7 @@ CUOTA_INLINE alias_table::alias_table(whole_weights const& weights)
     while (!small.empty()) {
         std::size_t const s = small.back();
         small.pop_back();
-        std::size_t const l = large.back();  // there is one: what is left is as much as the columns to fill
+        std::size_t const l = large.back();  // exists: the amounts fill all remaining columns
         columns_[s] = {left[s].more, l};
         take(left[l], height_ - left[s].more);
         if (left[l].full == 0) {
@@ -123,7 +122,7 @@ CUOTA_INLINE std::uint64_t alias_table::at(std::uint64_t which, std::uint64_t ho
     return high_of_product(how_high, height_) < c.own ? i : c.other;
 }
 
-CUOTA_INLINE void alias_table::add(amount& to, std::uint64_t more) const noexcept {  // at most a column
+CUOTA_INLINE void alias_table::add(amount& to, std::uint64_t more) const noexcept {  // more <= height_
     bool const fills = to.more >= height_ - more;
     to.full += fills;
     to.more = fills ? to.more - (height_ - more) : to.more + more;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What lets a loader hold any source and be no template itself.
+/// Type-erased source, so that a loader is not a template.
 #pragma once
 
 #include <concepts>
@@ -20,8 +20,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// A source of any type; one indirect call a batch.
-/// Throws: misuse for a ragged field in a source that does not tell lengths.
+/// Holds any source; one indirect call per batch.
+/// Throws: misuse for a ragged field in a source without lengths().
 class any_source {
 public:
     template <class S>
@@ -69,7 +69,7 @@ private:
         }
         S from;
     };
-    // The functions of the program's source are called outside of every lock.
+    // The program's source is called outside all locks.
     [[nodiscard]] base const& asked() const noexcept {
         expect_no_region("a source");
         return *inside_;

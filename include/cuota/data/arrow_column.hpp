@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of arrow_source: columns of Arrow's as fields, and where their values stand in memory.
+/// Implementation of arrow_source: Arrow columns as fields, and their values' locations.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ namespace cuota::inline v0::detail {
     return message("column \"{}\"", {as_name(name, 64)});
 }
 
-/// Where a table comes from. What is wrong with it is a data_error when that is a file, else the program's misuse.
+/// Origin of a table: errors are data_error for a file, otherwise misuse.
 struct arrow_origin {
     std::string name;
     bool is_file;
@@ -61,12 +61,12 @@ struct arrow_origin {
     }
 };
 
-/// A column as a field, and how Arrow keeps its values.
+/// A column as a field, and its storage in Arrow.
 struct arrow_layout {
     field as{};
-    std::size_t bytes = 0;          // of a sample, or of a row of a ragged field
-    bool has_long_offsets = false;  // of 64 bits
-    bool is_bits = false;           // bool: eight values in a byte
+    std::size_t bytes = 0;          // per sample, or per row if ragged
+    bool has_long_offsets = false;  // 64-bit offsets
+    bool is_bits = false;           // bool: eight values per byte
 };
 
 [[nodiscard]] inline std::optional<element_type> element_of_arrow(arrow::Type::type type) noexcept {
@@ -122,7 +122,7 @@ struct arrow_layout {
     return layout;
 }
 
-/// The columns of these names, in their order; all for no names. Each can be a field.
+/// Returns the named columns in order, or all; each of a type that a field can have.
 [[nodiscard]] inline std::vector<int> chosen_columns(arrow_origin const& origin, arrow::Schema const& schema,
                                                      std::vector<std::string> const& names) {
     std::vector<int> result(names.empty() ? static_cast<std::size_t>(schema.num_fields()) : 0);
@@ -142,13 +142,13 @@ struct arrow_layout {
     return result;
 }
 
-/// Samples of a column whose values stand next to each other: those of one chunk.
+/// Contiguous samples of a column: one chunk.
 struct arrow_piece {
-    std::uint64_t first = 0;  // sample
+    std::uint64_t first = 0;  // index of the first sample
     std::uint64_t count = 0;
-    std::byte const* values = nullptr;   // those of row 0; null when there are none
-    std::size_t bit = 0;                 // the place of row 0, where they are bits
-    std::byte const* offsets = nullptr;  // of ragged samples: where the first begins, and so on
+    std::byte const* values = nullptr;   // of row 0; null if empty
+    std::size_t bit = 0;                 // index of row 0, if is_bits
+    std::byte const* offsets = nullptr;  // ragged: offsets of the samples' rows
 };
 
 template <class Integer>
@@ -161,12 +161,12 @@ template <class Integer>
     return std::to_integer<std::uint8_t>(from[i / 8] >> (i % 8)) & 1;
 }
 
-/// Finds the values of a column's chunks, and looks at all that reading them will rely on.
+/// Locates the values of a column's chunks, and validates all that later reads rely on.
 class arrow_chunks {
 public:
     arrow_chunks(arrow_origin const& origin, arrow_layout const& layout) : origin_{origin}, layout_{layout} {}
 
-    /// `first`: the sample with which the chunk begins.
+    /// `first`: index of the chunk's first sample.
     [[nodiscard]] arrow_piece find(arrow::ArrayData const& chunk, arrow::DataType const& type,
                                    std::uint64_t first) const {
         auto const [begin, count] = range_of(chunk, type);
@@ -207,7 +207,7 @@ public:
     }
 
 private:
-    /// Elements of an array, by their places in its buffers.
+    /// Elements of an array, as indices into its buffers.
     struct range {
         std::size_t begin;
         std::size_t count;
@@ -228,7 +228,7 @@ private:
         return {static_cast<std::size_t>(data.offset), static_cast<std::size_t>(data.length)};
     }
 
-    /// `sample_of` tells whose row i is; row 0 stands `before` rows before the range.
+    /// `sample_of(i)`: sample of row i of the range. The piece's row 0 is `before` rows before the range.
     template <class SampleOf>
     void find_values(arrow_piece& piece, arrow::ArrayData const& from, range at, std::size_t before,
                      SampleOf sample_of) const {
@@ -248,7 +248,7 @@ private:
             at = {begin + at.begin * extent, at.count * extent};
             in_a_row *= extent;
         }
-        std::size_t const width = layout_.bytes / in_a_row;  // unless they are bits
+        std::size_t const width = layout_.bytes / in_a_row;  // not if is_bits
         std::byte const* const values = buffer(
             *data, 1, at.begin + at.count, layout_.is_bits ? 1 : checked_mul(width, 8).value_or(unlimited));
         if (at.count == 0) return;
@@ -270,7 +270,7 @@ private:
         return std::nullopt;
     }
 
-    /// One that holds so many elements; null for none.
+    /// Checks that the buffer holds `elements` elements, and returns it; null for 0.
     [[nodiscard]] std::byte const* buffer(arrow::ArrayData const& data, std::size_t k, std::size_t elements,
                                           std::size_t bits) const {
         if (elements == 0) return nullptr;
@@ -288,10 +288,9 @@ private:
     arrow_layout const& layout_;
 };
 
-/// A column whose values can be copied without asking Arrow.
+/// A column from which values are copied without calls to Arrow.
 class arrow_column {
 public:
-    /// Of that layout and type.
     arrow_column(arrow_origin const& origin, arrow_layout const& layout, arrow::DataType const& type,
                  arrow::ChunkedArray const& from)
         : bytes_{layout.bytes},
@@ -309,7 +308,7 @@ public:
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
-    /// Of a ragged one.
+    /// Requires a ragged column.
     void lengths(std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const noexcept {
         arrow_piece const* now = pieces_.data();
         for (std::size_t i = 0; i != samples.size(); ++i) {
@@ -318,7 +317,7 @@ public:
             out[i] = row_at(*now, at + 1) - row_at(*now, at);
         }
     }
-    /// Rows that the samples have together.
+    /// Returns the total rows of the samples.
     [[nodiscard]] std::uint64_t rows(std::span<std::uint64_t const> samples) const noexcept {
         if (!is_ragged_) return samples.size();
         std::uint64_t sum = 0;
@@ -344,12 +343,12 @@ public:
     }
 
 private:
-    /// The one before is most often the one again.
+    /// Returns the piece of a sample; tries the last one first.
     [[nodiscard]] arrow_piece const* piece_of(std::uint64_t sample, arrow_piece const* last) const noexcept {
         if (sample - last->first < last->count) return last;
         return &*std::prev(std::ranges::upper_bound(pieces_, sample, {}, &arrow_piece::first));
     }
-    /// The first row of a sample, counted as the piece counts them.
+    /// Returns the first row of a sample, relative to the piece.
     [[nodiscard]] std::uint64_t row_at(arrow_piece const& in, std::uint64_t sample) const noexcept {
         if (!is_ragged_) return sample;
         return static_cast<std::uint64_t>(has_long_offsets_ ? loaded<std::int64_t>(in.offsets, sample)
@@ -365,7 +364,7 @@ private:
         return to + bytes;
     }
 
-    std::vector<arrow_piece> pieces_{};  // none is empty
+    std::vector<arrow_piece> pieces_{};  // none are empty
     std::uint64_t size_ = 0;
     std::size_t bytes_;
     bool is_ragged_;

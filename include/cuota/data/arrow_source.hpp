@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Tables of Apache Arrow, a program's own or out of Arrow's and Parquet's files, whose rows are the samples. Needs Arrow's
-/// C++ library, and Parquet's for from_parquet; included by nothing else of the library.
+/// Apache Arrow tables as sources, from memory, Arrow or Parquet files. Requires Arrow's C++ library, and Parquet's for from_parquet. In no
+/// umbrella header.
 #pragma once
 
 #if !__has_include(<arrow/table.h>)
@@ -44,43 +44,39 @@
 
 namespace cuota::inline v0 {
 
-/// How an Arrow file gets into memory.
+/// How an Arrow file is loaded.
 enum class arrow_access {
-    mapped,  ///< mapped into memory: what is not compressed is read from the disk when it is gathered
-    read,    ///< read when it is opened: for network shares, and for files that others may shorten
+    mapped,  ///< memory-mapped: uncompressed data is read from disk when gathered
+    read,    ///< read when opened: for network shares, and files that other processes may truncate
 };
 
-/// Rows of a table of Arrow's as samples, its columns as fields: all of them, or those that are named, in the order of
-/// their names here.
+/// Rows of an Arrow table as samples, its columns as fields: all, or those named, in the order of the names.
 ///
 ///     auto const from = cuota::arrow_source::from_ipc("train.arrow", {"tokens", "class"});
 ///     auto const also = cuota::arrow_source::from_parquet("train.parquet", {"tokens", "class"});
 ///     cuota::arrow_source mine{table};
 ///
-/// bool, integers and floats become numbers of the same size, bool a u8 of 0 or 1. A fixed_size_list, of those or of another
-/// one, is an axis of the shape; a list or large_list of all these is a ragged field. Strings and binary are ragged bytes,
-/// fixed_size_binary bytes of a shape. A null is refused, also one in a list: a field has a value for each sample.
-/// Throws:  for a table that cannot be a source (a column of another type, with a null, of another length, with offsets that go
-///          down or beyond its values, or one that is not there): misuse when it is the program's, data_error when it comes from
-///          a file; both name the column. misuse for a column that is named twice.
-/// Threads: as any source; nobody may change the table's values.
-/// Cost:    a copy of the source shares the table, which lives as long as they. A gather copies values straight from
-///          Arrow's memory, samples that follow each other in one go, and allocates nothing. Opening looks at each offset
-///          and at each bit that tells of a null.
+/// bool, integers and floats become elements of the same size, bool a u8 of 0 or 1. A fixed_size_list of these, possibly nested, is an axis
+/// of the shape; a list or large_list of any of these is a ragged field. Strings and binary are ragged bytes, fixed_size_binary an axis of
+/// bytes. Nulls are rejected, also in lists: every sample has a value.
+/// Throws:  for an invalid table, misuse if it is the program's, data_error if from a file; both name the column, which does not exist, has
+///          an unsupported type, a null, another length, or offsets that decrease or exceed its values. misuse for a column named twice.
+/// Threads: as any source; the table's values must not change.
+/// Cost:    copies share the table, which lives as long as they. A gather copies directly from Arrow's memory, consecutive samples at once,
+///          and allocates nothing. Opening examines every offset and validity bit.
 class arrow_source {
 public:
-    /// Columns by name, or all; `name` stands for the table in messages.
+    /// Uses the named columns, or all; `name` is for messages.
     explicit arrow_source(std::shared_ptr<arrow::Table const> table,
                           std::vector<std::string> const& columns = {},
                           std::string name = "a table of Arrow's")
         : arrow_source{detail::arrow_origin{std::move(name), false}, std::move(table), columns} {}
 
-    /// An Arrow IPC file (also called Feather, version 2), mapped into memory: what is not compressed is read when it is
-    /// gathered, for the first time from the disk. What is compressed is in host memory as long as the source is there, and all
-    /// columns are decompressed to get at some. Nobody may change a mapped file while it is in use: shortening it ends the program
-    /// (SIGBUS). With arrow_access::read these columns are in host memory from the start, and the file is closed at return.
-    /// Throws: data_error also for a file that Arrow cannot read, or finds invalid when it looks at all of it (ValidateFull,
-    ///         which reads the texts of string columns).
+    /// Opens an Arrow IPC file (Feather version 2), by default memory-mapped. Uncompressed data is read from disk when first gathered. If
+    /// compressed, all columns are decompressed, and the chosen ones stay in host memory while the source lives. Do not modify a mapped
+    /// file: truncation terminates the program (SIGBUS). With arrow_access::read, the chosen columns are read into host memory, and the
+    /// file is closed on return.
+    /// Throws: also data_error for a file that Arrow cannot read or finds invalid (ValidateFull, which reads string columns' text).
     [[nodiscard]] static arrow_source from_ipc(std::string path, std::vector<std::string> const& columns = {},
                                                arrow_access how = arrow_access::mapped) {
         detail::arrow_origin const from{std::move(path), true};
@@ -92,7 +88,7 @@ public:
             std::vector<int> chosen = detail::chosen_columns(from, *reader->schema(), columns);
             arrow::FieldVector schema;
             for (int const column : chosen) schema.push_back(reader->schema()->field(column));
-            if (how == arrow_access::read) {  // these columns alone, in the order of the file
+            if (how == arrow_access::read) {  // these columns only, in file order
                 arrow::ipc::IpcReadOptions only = arrow::ipc::IpcReadOptions::Defaults();
                 only.included_fields = chosen;
                 std::sort(only.included_fields.begin(), only.included_fields.end());
@@ -103,7 +99,7 @@ public:
                 reader = from.expect(arrow::ipc::RecordBatchFileReader::Open(file, only));
             }
             arrow::RecordBatchVector
-                batches;  // of a mapped file all columns, then some: those that IpcReadOptions names are copied
+                batches;  // mapped: reads all columns, then selects; included_fields would copy
             for (int i = 0; i != reader->num_record_batches(); ++i)
                 batches.push_back(
                     from.expect(from.expect(reader->ReadRecordBatch(i))->SelectColumns(chosen)));
@@ -113,9 +109,9 @@ public:
     }
 
 #if __has_include(<parquet/arrow/reader.h>)
-    /// A Parquet file. It is read and decoded as a whole: the values of these columns are in host memory, uncompressed, for
-    /// as long as the source is there, which may be many times the size of the file. Only where Parquet's headers are.
-    /// Throws: data_error also for a file that Parquet cannot read, or whose table Arrow finds invalid (ValidateFull).
+    /// Reads and decodes a Parquet file. The columns' values are in host memory, uncompressed, while the source lives, perhaps many times
+    /// the file's size. Available if Parquet's headers are.
+    /// Throws: also data_error for a file that Parquet cannot read, or with a table that Arrow finds invalid (ValidateFull).
     [[nodiscard]] static arrow_source from_parquet(std::string path,
                                                    std::vector<std::string> const& columns = {}) {
         detail::arrow_origin const from{std::move(path), true};
@@ -123,31 +119,31 @@ public:
     }
 #endif
 
-    /// The same data; its move is a copy, so a source that was moved from is still valid.
+    /// Copies share the data. A move is a copy, so a moved-from source remains valid.
     arrow_source(arrow_source const&) noexcept = default;
-    arrow_source& operator=(arrow_source const&) noexcept = default;  ///< the same data as other
+    arrow_source& operator=(arrow_source const&) noexcept = default;  ///< shares the data of other
     ~arrow_source() = default;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< rows of the table
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }  ///< the columns
-    /// A path, or what the constructor was given.
+    /// Returns the path, or the constructor's argument.
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
 
-    /// Rows of field k in each sample. Throws: misuse for a field that is not ragged, or an index out of range.
+    /// Gets the rows per sample of field k. Throws: misuse if it is not ragged, or an index is out of range.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
         detail::check_lengths(*this, k, samples, out);
         state_->columns[k].lengths(samples, out);
     }
-    /// As a source. Throws: misuse before anything is written.
+    /// Gathers samples. Throws: misuse, before writing.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
-        if (!fits(samples, out)) check_gather(*this, samples, out);  // which says why not
+        if (!fits(samples, out)) check_gather(*this, samples, out);  // throws with the reason
         if (samples.empty()) return;
         for (std::size_t k = 0; k != out.size(); ++k) state_->columns[k].gather(samples, out[k].data());
     }
 
 private:
     struct state {
-        std::shared_ptr<arrow::Table const> table;  // whose memory the columns point to
+        std::shared_ptr<arrow::Table const> table;  // owns the memory of the columns
         std::string name;
         std::uint64_t size = 0;
         std::vector<field> fields{};
@@ -164,8 +160,7 @@ private:
             arrow::Field const& known = *schema.field(column);
             detail::arrow_layout layout = detail::layout_of(from, known);
             arrow::ChunkedArray const& values = *all.table->column(column);
-            if (from.is_file)
-                from.expect(values.ValidateFull(), known.name());  // nobody has looked at it yet
+            if (from.is_file) from.expect(values.ValidateFull(), known.name());  // not yet validated
             all.columns.emplace_back(from, layout, *known.type(), values);
             if (std::uint64_t const size = all.columns.back().size(); size != all.size)
                 from.refuse(detail::column_text(known.name()) + " has " + std::to_string(size) +
@@ -175,7 +170,7 @@ private:
         state_ = std::make_shared<state const>(std::move(all));
     }
 
-    // Throws a data_error that names the file's kind, if it is no such file and its kind can be recognized.
+    // If opening fails and the file's actual kind is recognized, throws a data_error that names it.
     template <class Open>
     [[nodiscard]] static arrow_source opened(detail::arrow_origin const& from, Open const& open) {
         try {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A batch on the device.
+/// A batch of samples in device memory.
 #pragma once
 
 #include <cstddef>
@@ -26,34 +26,33 @@ class loader_engine;
 extern template class shared<detail::loader_engine>;
 #endif
 
-/// Samples on the device: one slot of a loader, owned until the batch ends.
+/// Samples in device memory: owns a loader's slot until destroyed.
 ///
-/// `view` is the only door to the data: it makes the stream wait for the copy, and the end of the batch makes the
-/// next copy into the slot wait for that stream. The host waits for nothing.
+/// Access the data through `view`, which makes the stream wait for the copy. Destruction makes the slot's next copy wait for the streams
+/// that used the batch. The host does not block.
 /// Move-only; may outlive its loader.
 /// Units:   size() counts samples; views count elements.
 /// Threads: one at a time.
-/// Cost:    the first use by a stream is one wait in it, the end one event for each stream that used it, which is made
-///          when the slot sees that stream for the first time.
-/// Throws:  as each says; misuse when moved from.
+/// Cost:    one enqueued wait at a stream's first use; on destruction one event record per stream. The event is created when the stream
+///          first uses the slot.
+/// Throws:  as stated per function; misuse after being moved from.
 /// Example: examples/first.cpp
 class batch {
 public:
-    /// Takes the slot; the other one has none then, and every use of it is a misuse.
+    /// Moves the slot. Using `other` afterwards throws misuse.
     batch(batch&& other) noexcept
         : engine_{std::move(other.engine_)}, slot_{other.slot_}, index_{other.index_} {}
-    /// Ends its own batch first; then as above.
+    /// Releases the current slot, then moves as above.
     batch& operator=(batch&& other) noexcept;
-    batch(batch const&) = delete;  // two ends of one batch would free its slot twice
+    batch(batch const&) = delete;  // two owners would free the slot twice
     batch& operator=(batch const&) = delete;
     ~batch() { release(); }
 
-    /// Elements of a field of all samples, back to back, for work on s that starts after this call. Of a ragged field all
-    /// rows; row_offsets says whose they are.
-    /// T must be the field's element type, or std::byte for any.
-    /// Order:   s waits for the batch's copy, once. Use s for all that touches the view, or declare others (used_on).
-    /// Throws:  misuse for a wrong type or field, a moved-from batch, the legacy default stream, which other streams do not
-    ///          wait for, a captured stream, or a stream of another device whose kernels cannot reach the batch; cuda_error.
+    /// Returns a field's elements of all samples, contiguously, for work enqueued on s after this call. A ragged field has all rows;
+    /// row_offsets partitions them. T must be the element type, or std::byte.
+    /// Order:   s waits for the batch's copy, once. Access the view only on s, or declare other streams (used_on).
+    /// Throws:  misuse for a wrong type or field, a moved-from batch, the legacy default stream (other streams do not wait for it), a
+    ///          captured stream, or a stream of a device whose kernels cannot access the batch; cuda_error.
     template <class T>
     [[nodiscard]] batch_view<T> view(stream_ref s, std::size_t field = 0,
                                      place where = place::here()) const& {
@@ -63,28 +62,29 @@ public:
         return batch_view<T>{seen};
     }
     template <class T>
-    void view(stream_ref, std::size_t = 0) const&& = delete;  // the batch would end before the view is used
+    void view(stream_ref,
+              std::size_t = 0) const&& = delete;  // the batch would be destroyed before use
 
-    /// Where the rows of each sample begin in a ragged field: sample i has [o[i], o[i + 1]), so there is one more than there
-    /// are samples, and the last is the number of all rows. Order and throws: as view; misuse for another field.
+    /// Returns the row offsets o of a ragged field, size() + 1 entries: sample i has rows [o[i], o[i + 1]). Order and throws: as view;
+    /// misuse if the field is not ragged.
     [[nodiscard]] batch_view<std::uint64_t> row_offsets(stream_ref s, std::size_t field = 0,
                                                         place where = place::here()) const&;
     void row_offsets(stream_ref, std::size_t = 0) const&& = delete;
-    /// The same numbers on the host, valid while the batch lives: to size a launch by the longest, for instance.
+    /// Returns the same offsets on the host, valid while the batch lives, for instance to size a launch by the longest sample.
     [[nodiscard]] std::span<std::uint64_t const> row_offsets(std::size_t field = 0,
                                                              place where = place::here()) const&;
     void row_offsets(std::size_t = 0) const&& = delete;
 
-    /// Declares that s, too, works on the batch: it waits for the copy, and the slot waits for it. A stream of any device, for
-    /// copies: whether its kernels reach the batch is not asked. Throws: as view, but for the device.
+    /// Declares that s uses the batch: s waits for the copy, and the slot's next copy waits for s. A stream of any device may be used, for
+    /// copies: kernel access is not checked. Throws: as view, except for that check.
     void used_on(stream_ref s, place where = place::here()) const;
 
     [[nodiscard]] std::size_t size() const { return samples().size(); }  ///< samples
-    /// Of the batch in its epoch, counted from where that began or went on.
+    /// Returns the batch's index since the epoch began or was resumed.
     [[nodiscard]] std::uint64_t index() const noexcept { return index_; }
-    /// Which samples of the source these are, in order.
+    /// Returns the samples' source indices, in batch order.
     [[nodiscard]] std::span<std::uint64_t const> samples() const;
-    /// What the loader delivers: the source's, or the transform's. Throws: misuse when moved from.
+    /// Returns the delivered fields, of the source or the transform. Throws: misuse after being moved from.
     [[nodiscard]] std::span<field const> fields() const;
 
 private:

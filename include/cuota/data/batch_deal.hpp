@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Which positions of an epoch stand in which batch, of which process.
+/// Partitions the positions of an epoch into batches and processes.
 #pragma once
 
 #include <cstddef>
@@ -13,51 +13,49 @@
 
 namespace cuota::inline v0 {
 
-/// What happens to the samples left over when the batches of all processes do not divide the epoch: they make a smaller
-/// batch, none, or a whole one together with samples from the epoch's beginning.
+/// Treatment of the remainder if the processes' batches do not divide the epoch evenly.
 enum class last_batch {
-    partial,  ///< a smaller batch, also an empty one for some processes
-    drop,     ///< none
-    pad       ///< a whole one
+    partial,  ///< a smaller batch, possibly empty for some processes
+    drop,     ///< discarded
+    pad       ///< filled with samples from the epoch's beginning
 };
 
-/// This process among several that share an epoch: each takes its part of every step.
+/// This process among those that share an epoch; each receives one batch per step.
 struct shard {
-    std::uint64_t rank = 0;   ///< below world
-    std::uint64_t world = 1;  ///< processes
+    std::uint64_t rank = 0;   ///< rank < world
+    std::uint64_t world = 1;  ///< number of processes
 };
 
 namespace detail {
 
-/// This process's batch of a step: the positions [first, first + count) of an epoch, and where the next step begins.
-/// Of a batch that is padded, positions may stand beyond the epoch's end: they are meant modulo their number.
+/// This process's batch of a step: positions [first, first + count), modulo the epoch's size if padded; the next step begins at `end`.
 struct dealt_batch {
     std::uint64_t first, count, end;
     friend bool operator==(dealt_batch const&, dealt_batch const&) = default;
 };
 
-/// The positions of an epoch, dealt out: `world` batches are a step, each step's positions follow the last one's, and of
-/// a step each process has its part, in order of the ranks. So the order of an epoch does not depend on how many there are,
-/// and every process has as many batches, if some are smaller by one sample, or empty, at a partial end.
-/// Throws: misuse for a batch of nothing, no process, or a rank that there is not.
+/// Partitions an epoch into steps of world * batch consecutive positions, and each step into one batch per process, in rank order. So the
+/// epoch's order does not depend on world. Every process has the same number of batches; in a partial last step, sizes differ by at most 1
+/// and may be 0.
+/// Throws: misuse if batch or world is 0, or rank >= world.
 class batch_deal {
 public:
     batch_deal(std::uint64_t positions, std::size_t batch, last_batch last, shard part);
 
-    /// From a position on, which is not beyond the end. Batches, the same for every process.
+    /// Returns the number of batches from position `from` (<= end) on, equal for all processes.
     [[nodiscard]] std::uint64_t batches(std::uint64_t from = 0) const noexcept;
-    /// Where the last of them ends.
+    /// Returns where the last of these ends.
     [[nodiscard]] std::uint64_t end(std::uint64_t from = 0) const noexcept;
-    /// The most positions of a batch of this process.
+    /// Returns this process's largest batch size.
     [[nodiscard]] std::uint64_t largest() const noexcept { return batches() == 0 ? 0 : part_of(all_at(0)); }
-    /// The batch of the step that begins at a position before the end.
+    /// Returns the batch of the step at `position`, which must be before the end.
     [[nodiscard]] dealt_batch next(std::uint64_t position) const noexcept;
 
 private:
-    // Positions of a step, of all processes.
+    // Returns the size of a step, over all processes.
     [[nodiscard]] std::uint64_t all_at(std::uint64_t position) const noexcept;
     [[nodiscard]] std::uint64_t part_of(std::uint64_t all) const noexcept;
-    // Where rank's part of `all` positions begins: parts differ by one at most.
+    // Returns where rank's part of `all` positions begins; sizes differ by at most 1.
     [[nodiscard]] std::uint64_t cut(std::uint64_t all, std::uint64_t rank) const noexcept;
 
     std::uint64_t positions_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The books of a loader: which batches were claimed, filled, copied and delivered, and in which slots they are.
+/// Reorder queue of a loader: the state and slot of each batch in flight.
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,26 @@
 
 namespace cuota::inline v0::detail {
 
-/// An epoch's batches on their way: claimed in order by workers, filled in any, copied and delivered in order again. Every
-/// claimed batch is filled once, with samples or with the failure that takes its place; behind a failure nothing comes.
-/// What was claimed in an epoch that is over is nobody's: it has another generation.
+/// Batches of an epoch in flight: claimed in order by workers, filled in any order, copied and delivered in order. Every claimed batch is
+/// filled once, with samples or a failure; no batch follows a failure. A claim from an ended epoch is recognized by its generation.
 ///
-/// Threads: one at a time. Allocates nothing once it is made.
+/// Threads: one at a time. Allocates only on construction.
 class batch_line {
 public:
-    /// `places`: the most batches that are claimed and not yet copied. `slots`: on the device. Each with that room.
+    /// `places`: most batches claimed and not yet copied. `slots`: on the device. `room`: capacity of the sample lists.
     batch_line(std::size_t places, std::size_t slots, sample_list const& room);
 
     // --- epochs: open, then begun, then closed ---
 
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
-    /// There is no work yet.
+    /// Opens an epoch without work.
     void open() noexcept;
-    /// At a position, until another one, which `ends_here` may find to be too far.
+    /// Starts at `position`, up to `end`, which ends_here() may lower.
     void begin(std::uint64_t position, std::uint64_t end) noexcept;
-    /// What is on its way belongs to nobody now; slots that were filled or copied come home.
+    /// Invalidates all claims; frees filled and copied slots.
     void close() noexcept;
 
-    /// Where the epoch is, counting what was delivered.
+    /// Returns the position after the delivered batches.
     [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
     [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
 
@@ -51,14 +50,13 @@ public:
 
     [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
     [[nodiscard]] bool has_work() const noexcept { return is_open_ && !is_cut_ && claim_position_ != end_; }
-    /// Where the step begins whose batch that generation claims next; nothing when it claims no more.
+    /// Returns where the next step to claim begins; nullopt if that generation has none.
     [[nodiscard]] std::optional<std::uint64_t> next_step(std::uint64_t generation) const noexcept;
-    /// The batch of that step, which ends there.
     [[nodiscard]] claim claim_next(std::uint64_t step_end) noexcept;
-    /// There is no such batch: the epoch ends where that step would begin.
+    /// Ends the epoch before the next step.
     void ends_here() noexcept { end_ = claim_position_; }
-    /// Puts what became of a claimed batch in its place; the samples are swapped with others that are done with. False,
-    /// and nothing is changed, when its epoch is over.
+    /// Stores the result of a claimed batch, and swaps its samples with an unused list. Returns false, changing nothing, if the claim's
+    /// epoch has ended.
     bool fill(claim const& mine, std::optional<staging_ring::fill_lease>& filled, sample_list& samples,
               std::exception_ptr failure) noexcept;
 
@@ -71,35 +69,34 @@ public:
         std::uint64_t end = 0;  // where its step ends
         std::exception_ptr failure{};
     };
-    /// To the slot that was given back first: what still computes on the last one need not be waited for.
+    /// A copy to the slot that has been free longest, so that recent work need not be waited for.
     struct copy_job {
         pending* from;
         std::uint32_t to;
     };
 
-    /// The next batch in line and its slot, when both are there; it ends by `copied` or `fail`.
+    /// Returns the next batch in order if it and a slot are available; `copied` or `fail` must follow.
     [[nodiscard]] std::optional<copy_job> next_copy() noexcept;
     void copied() noexcept;
     [[nodiscard]] bool has_failed() const noexcept { return failure_ != nullptr; }
-    /// The next batch in line is this failure.
+    /// Replaces the next batch in order by this failure.
     void fail(std::exception_ptr why) noexcept { failure_ = std::move(why); }
 
     // --- the consumer ---
 
-    /// All batches were delivered.
     [[nodiscard]] bool is_over() const noexcept { return position_ == end_; }
     [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
-    /// What stands in the place of the batch to be delivered next, or null.
+    /// Returns the failure that replaces the next delivery, or null.
     [[nodiscard]] std::exception_ptr failure_here() const noexcept;
-    /// Batches that were delivered and still live hold every slot.
+    /// Returns whether live batches occupy every slot.
     [[nodiscard]] bool all_slots_held() const noexcept { return ready_.empty() && free_slots_.empty(); }
 
-    /// Batches that were delivered and still live, of an epoch that is over too.
+    /// Returns the number of live batches, including those of earlier epochs.
     [[nodiscard]] std::size_t held() const noexcept { return slots_ - free_slots_.size() - ready_.size(); }
 
     struct delivery {
         std::uint32_t slot;
-        std::uint64_t index;  // of the batch in its epoch
+        std::uint64_t index;  // within the epoch
     };
     [[nodiscard]] delivery deliver() noexcept;
     void give_back(std::uint32_t slot) noexcept { free_slots_.push_back(slot); }
@@ -110,15 +107,15 @@ private:
     std::size_t const slots_;
     bool is_open_ = false;
     std::uint64_t generation_ = 0;
-    std::uint64_t claimed_ = 0;         // batches given to workers
-    std::uint64_t copied_ = 0;          // batches whose copy is enqueued
-    std::uint64_t delivered_ = 0;       // batches given to the consumer
-    std::uint64_t claim_position_ = 0;  // where the next step begins that is claimed
-    std::uint64_t position_ = 0;        // where the last one ended that was delivered
+    std::uint64_t claimed_ = 0;         // batches claimed by workers
+    std::uint64_t copied_ = 0;          // batches whose copy has been enqueued
+    std::uint64_t delivered_ = 0;       // batches delivered to the consumer
+    std::uint64_t claim_position_ = 0;  // start of the next step to claim
+    std::uint64_t position_ = 0;        // end of the last delivered step
     std::uint64_t end_ = 0;             // of the epoch
-    bool is_cut_ = false;               // by a failure: nothing is claimed any more
+    bool is_cut_ = false;               // after a failure; no more batches are claimed
     dynamic_array<pending> pending_;
-    std::vector<std::uint32_t> free_slots_;  // longest free first
+    std::vector<std::uint32_t> free_slots_;  // front: free longest
     struct arrived {
         std::uint32_t slot;
         std::uint64_t end;  // where its step ends
@@ -179,7 +176,7 @@ CUOTA_INLINE auto batch_line::claim_next(std::uint64_t step_end) noexcept -> cla
 CUOTA_INLINE bool batch_line::fill(claim const& mine, std::optional<staging_ring::fill_lease>& filled,
                                    sample_list& samples, std::exception_ptr failure) noexcept {
     if (mine.generation != generation_) return false;
-    if (failure) is_cut_ = true;  // what comes after it is of no use
+    if (failure) is_cut_ = true;  // later batches will not be delivered
     pending& place = pending_of(mine.batch);
     place.filled = std::exchange(filled, std::nullopt);
     place.failure = std::move(failure);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Data on the device, one batch at a time.
+/// Loads a source into device memory, batch by batch.
 #pragma once
 
 #include <cstddef>
@@ -27,29 +27,29 @@
 
 namespace cuota::inline v0 {
 
-/// One pass over a loader's source: a range of batches, each to be taken once. Move-only.
+/// One pass over a loader's source: a move-only, single-pass range of batches.
 ///
-/// Leaving early is as good as finishing: what was read ahead is dropped, and the loader is ready for another epoch.
-/// Order:   batches come in the order of the epoch, whoever read them.
-/// Threads: one at a time; its stop_signal comes from any.
-/// Throws:  as next. Cost: nothing is allocated.
+/// Leaving early is allowed: batches read ahead are dropped, and the loader is ready for another epoch.
+/// Order:   batches arrive in epoch order, whichever worker read them.
+/// Threads: one at a time; any thread may trigger the stop_signal.
+/// Throws:  as next. Cost: no allocations.
 /// Example:
 ///     auto epoch = loader.epoch(0, stop);
 ///     while (auto batch = epoch.next()) step(batch->view<float>(stream), stream);
 class epoch_range {
 public:
-    /// Once through, for a range-based for loop: an input iterator. Valid while its range is.
+    /// Input iterator, valid while its range lives.
     class iterator {
     public:
-        using value_type = batch;                ///< given away by operator*
-        using difference_type = std::ptrdiff_t;  ///< as input iterators have one
+        using value_type = batch;                ///< operator* moves it out
+        using difference_type = std::ptrdiff_t;  ///< required of input iterators
 
-        /// Gives the batch away: once.
+        /// Moves the current batch out, once.
         [[nodiscard]] batch operator*() const { return std::move(*range_->current_); }
-        /// Drops the batch if nobody took it, and waits for the next. Throws: as next.
+        /// Destroys the current batch unless moved out, and waits for the next. Throws: as next.
         iterator& operator++();
-        void operator++(int) { ++*this; }  ///< the same
-        /// Whether the epoch has ended.
+        void operator++(int) { ++*this; }  ///< same as pre-increment
+        /// Returns true at the end of the epoch.
         friend bool operator==(iterator const& it, std::default_sentinel_t) noexcept { return it.is_over(); }
 
     private:
@@ -59,24 +59,23 @@ public:
         epoch_range* range_;
     };
 
-    /// Takes the epoch and the batch that waits in it; every use of the other one is a misuse then.
+    /// Moves the epoch and its waiting batch. Using `other` afterwards throws misuse.
     epoch_range(epoch_range&& other) noexcept;
-    epoch_range& operator=(epoch_range&&) = delete;  // an epoch is started, not assigned
+    epoch_range& operator=(epoch_range&&) = delete;  // epochs are started, not assigned
     ~epoch_range();
 
-    /// The next batch, or nothing at the end of the epoch and once stop was requested. Waits on the host until its copy is
-    /// enqueued.
-    /// Throws: data_error and whatever else reading or copying this batch met, in its place in the order, again at
-    ///         every further call; misuse when the caller still holds every device slot, or the loader ended before.
+    /// Returns the next batch, or nullopt at the end of the epoch or after a stop request. Blocks the host until its copy is enqueued.
+    /// Throws: data_error or any other error of reading or copying this batch, in order, and again at each further call; misuse if the
+    /// caller holds every device slot, or the loader was destroyed.
     [[nodiscard]] std::optional<batch> next();
 
-    /// Waits on the host until `next` would not, but no longer than that. True when it would not: with a batch, at the end,
-    /// stopped, or with what it throws. Throws: misuse for an epoch that was moved from.
+    /// Blocks the host, for at most `most`, until `next` would return or throw immediately; returns whether it would. Throws: misuse after
+    /// being moved from.
     [[nodiscard]] bool wait_for(std::chrono::nanoseconds most);
 
-    /// For a range-based for loop. Throws: as next.
+    /// Starts a range-based for loop. Throws: as next.
     [[nodiscard]] iterator begin();
-    [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }  ///< where an iterator stops
+    [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }  ///< end sentinel
 
 private:
     friend class batch_loader;
@@ -91,70 +90,70 @@ private:
     std::optional<batch> current_;
 };
 
-/// Streams a source to the device of the calling thread, batch by batch, through pinned slots that are reused.
+/// Streams a source to the current device in batches, through reused pinned slots.
 ///
-/// While one batch computes, the next is copied and the ones after are read. All memory, device and pinned, is
-/// planned (`plan_loader`), charged to the budgets and taken on construction; nothing is allocated after that. With a
-/// `reclaim_priority` what is of a budget that is short is given back between epochs, and taken again when the next one
-/// starts. A batch that is alive keeps all of it; a read that is under way when an epoch is left keeps the pinned slots.
-/// The order of samples is a pure function of seed and epoch: the same for any number of workers, on any machine.
+/// While one batch is computed on, the next is copied and later ones are read. All device and pinned memory is planned (`plan_loader`),
+/// charged and allocated on construction; nothing is allocated later. With a `reclaim_priority`, memory of a budget that is short is freed
+/// between epochs and reallocated when the next starts. A live batch keeps all memory; a read still in progress after an epoch was left
+/// keeps the pinned slots.
+/// Sample order is a pure function of seed and epoch, for any number of workers, on any machine.
 ///
 /// Units:   samples for counts, bytes for memory.
-/// Order:   copies run on a stream of its own; `batch::view` puts who uses a batch behind its copy.
-/// Cost:    of a batch one gather, by a worker, one copy, and the kernels of a transform; nothing is allocated.
-/// Threads: one thread at a time iterates over epochs; worker threads of the loader read, and sleep while they wait for copies
-/// (host_wait::blocking). Any thread may make the loader release memory, stop an epoch, or read state and stats.
-/// No capture of others is invalidated. A batch ends outside of captures of the streams that used it: in a foreign one
-/// (docs/streams_and_leases.md) the epoch ends with misuse when the slot is to be filled again.
-/// Throws:  on construction budget_exceeded (which tells the largest batch that would fit) or out_of_memory; misuse
-///          for options that make no loader; cuda_error. Nothing is held then.
-/// Its end stops and joins the workers; the longest that takes is one read. Batches stay valid. What the end meets is
-/// reported; `close` throws it.
-/// In a child of the process that made it nothing of it can be used (misuse), and its end does nothing.
+/// Order:   copies run on the loader's own stream; `batch::view` orders a stream after the batch's copy.
+/// Cost:    per batch one gather by a worker, one copy, and the transform's kernels; no allocations.
+/// Threads: one thread at a time iterates. Worker threads read, and sleep while waiting for copies (host_wait::blocking). Any thread may
+///          trigger reclaim, stop an epoch, or call state and stats. No capture in progress is invalidated. Destroy a batch outside
+///          captures of the streams that used it: if it is destroyed in a foreign one (docs/streams_and_leases.md), the epoch fails with
+///          misuse when the slot is refilled.
+/// Throws:  on construction budget_exceeded (with the largest fitting batch) or out_of_memory; misuse for invalid options; cuda_error. On
+///          failure, nothing is held.
+///
+/// The destructor stops and joins the workers, within at most one read, and reports errors, which `close` throws. Batches stay valid. In a
+/// forked child, every use throws misuse and the destructor does nothing.
 /// Example: examples/train.cpp
 class batch_loader {
 public:
-    using options = loader_options;  ///< the same
+    using options = loader_options;  ///< the loader's options
 
-    /// Takes the memory that `plan` tells and starts the workers; nothing is read yet. The source is kept until its end.
+    /// Allocates the memory of `plan` and starts the workers; reads nothing yet. Keeps the source until destroyed.
     template <source S>
     batch_loader(S from, options const& how, place where = place::here())
         : batch_loader{detail::any_source{std::move(from)}, how, where} {}
-    /// Epochs and batches go on; every use of the other one is a misuse then.
+    /// Moves the loader; its epochs and batches stay valid. Using `other` afterwards throws misuse.
     batch_loader(batch_loader&& other) noexcept = default;
-    /// Ends its own loader first; then as above.
+    /// Shuts the current loader down, then moves as above.
     batch_loader& operator=(batch_loader&& other) noexcept;
     ~batch_loader() { shut_down(); }
 
-    /// Starts reading an epoch. Any thread may end it by requesting stop: `next` wakes then, and gives no more batches.
-    /// Throws: misuse while another epoch of this loader is going on; if it gave back memory before, as on construction when
-    /// it cannot have that again: the loader is as it was, and the epoch can be asked for again.
+    /// Starts an epoch. Any thread may end it by a stop request, which wakes `next`; no more batches are delivered.
+    /// Throws: misuse while another epoch is running; as on construction, if memory released between epochs cannot be reallocated. The
+    /// loader is unchanged, and the call may be repeated.
     [[nodiscard]] epoch_range epoch(std::uint64_t number, stop_signal stop = {},
                                     place where = place::here()) &;
-    /// Goes on where a loader was, as `state` told: with the batches that were not delivered then, whatever had been read.
-    /// The number of workers, of processes and of samples in a batch may be another.
-    /// Cost: nothing is read or drawn again. Throws: misuse for a state of another order or another number of samples.
+    /// Resumes from a `state`, with the first undelivered batch, regardless of read-ahead. The number of workers and processes and the
+    /// batch size may differ.
+    /// Cost: nothing is read or drawn again. Throws: misuse if the state has another order or number of samples.
     [[nodiscard]] epoch_range epoch(loader_state const& from, stop_signal stop = {},
                                     place where = place::here()) &;
-    // The loader would end before its epoch.
+    // The loader would be destroyed before its epoch.
     epoch_range epoch(std::uint64_t, stop_signal = {}, place = {}) && = delete;
     epoch_range epoch(loader_state const&, stop_signal = {}, place = {}) && = delete;
-    /// Where the epoch is that is going on, or was the last: batches count that were delivered, not those read ahead.
-    /// When an epoch is over, so is what goes on from there. Throws: nothing that the sampler does not.
+    /// Returns the position in the current or last epoch, for epoch(state). Counts delivered batches only, not those read ahead. Resuming a
+    /// state from the end of an epoch yields no batches. Throws: errors of the sampler.
     [[nodiscard]] loader_state state(place where = place::here()) const;
-    /// What that epoch took, stage by stage, and which of them the others wait for; stats_text says it in words.
-    /// Threads: any. Throws: cuda_error when copies are timed (loader_options::time_copies).
+    /// Returns the time per stage of that epoch, and thus the bottleneck; stats_text formats it.
+    /// Threads: any. Throws: cuda_error if copies are timed (loader_options::time_copies).
     [[nodiscard]] loader_stats stats(place where = place::here()) const;
 
-    /// Ends the loader as its destruction does, and throws what that would only report, when all has been given back.
-    /// Throws: misuse while an epoch goes on or a batch is alive: the loader goes on then; cuda_error.
+    /// Shuts down like the destructor, frees all memory, and throws the errors that the destructor would report.
+    /// Throws: misuse while an epoch is running or a batch lives, in which case the loader continues; cuda_error.
     void close(place where = place::here());
 
-    /// What it took on construction. Bytes.
+    /// Returns the memory allocated on construction, in bytes.
     [[nodiscard]] loader_plan const& plan(place where = place::here()) const;
-    /// Samples of the source, not positions of an epoch.
+    /// Returns the source's number of samples.
     [[nodiscard]] std::uint64_t size(place where = place::here()) const;
-    /// Of a batch.
+    /// Returns the fields of a batch.
     [[nodiscard]] std::span<field const> fields(place where = place::here()) const;
 
 private:

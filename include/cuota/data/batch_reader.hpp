@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a loader's worker does outside every lock: draws a batch's samples, and reads them into a slot.
+/// The part of a loader's worker outside all locks: draws a batch's samples and reads them into a slot.
 #pragma once
 
 #include <cstddef>
@@ -22,30 +22,28 @@
 
 namespace cuota::inline v0::detail {
 
-/// One worker's, with all that it writes to besides its slot: made where a failure to make it can be thrown.
-/// Allocates nothing after that. Throws: what the program's sampler and source throw.
+/// State of one worker; allocates only on construction. Throws: errors of the program's sampler and source.
 class batch_reader {
 public:
     batch_reader(loader_shape const& shape, any_source const& from);
 
-    /// Draws the samples of a batch whose positions are known.
+    /// Draws the samples at known positions.
     void draw(std::uint64_t epoch, dealt_batch const& at, worker_times& taken);
-    /// Draws those of the step that begins at a position, whose rows say which they are: row_deal::next.
+    /// Draws the step at `position`, which ends according to its rows: row_deal::next.
     [[nodiscard]] std::optional<dealt_batch> draw_rows(std::uint64_t epoch, std::uint64_t position,
                                                        worker_times& taken);
 
-    /// Reads what was drawn.
     void fill(std::span<std::byte> slot, worker_times& taken);
 
-    /// What was drawn: to be swapped with another list that has the room.
+    /// Returns the drawn samples, to be swapped with a list of the same capacity.
     [[nodiscard]] sample_list& samples() noexcept { return samples_; }
 
 private:
     loader_shape const* shape_;
     any_source const* from_;
-    gather_context context_;  // of the samples drawn last
+    gather_context context_;  // for the samples drawn last
     sample_list samples_;
-    sample_list of_others_;  // of the other processes' batches in the same step
+    sample_list of_others_;  // the other processes' batches in the same step
     std::vector<std::span<std::byte>> out_;
 };
 
@@ -66,7 +64,7 @@ CUOTA_INLINE batch_reader::batch_reader(loader_shape const& shape, any_source co
 CUOTA_INLINE void batch_reader::draw(std::uint64_t epoch, dealt_batch const& at, worker_times& taken) {
     stopwatch const time{taken.drawing};
     context_.epoch = epoch;
-    samples_.numbers.resize(static_cast<std::size_t>(at.count));  // there is room
+    samples_.numbers.resize(static_cast<std::size_t>(at.count));  // within capacity
     shape_->draw(epoch, at.first, samples_.numbers);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Samples of about the same length one behind the other, in an order that is random all the same.
+/// Random order with samples of similar length as neighbors.
 #pragma once
 
 #include <array>
@@ -25,9 +25,9 @@ namespace detail {
 
 }  // namespace detail
 
-/// The rows that each sample has in a ragged field: for a bucket_sampler, or to choose loader_options::rows.
-/// Throws: misuse for a field that is not ragged; what the source throws.
-/// Threads: any. Cost: one call of `lengths` for 1024 samples; 8 bytes a sample.
+/// Returns the rows of each sample in a ragged field, for a bucket_sampler or to choose loader_options::rows.
+/// Throws:  misuse if the field is not ragged; errors of the source.
+/// Threads: any. Cost: one call of `lengths` per 1024 samples; 8 bytes per sample.
 template <source S>
     requires detail::tells_lengths<S>
 [[nodiscard]] std::vector<std::uint64_t> sample_lengths(S const& from, std::size_t field = 0) {
@@ -35,28 +35,27 @@ template <source S>
                                static_cast<std::size_t>(from.size()));
 }
 
-/// All samples, each once: shuffled, then sorted by length a `window` of them at a time, and cut into buckets of so many
-/// samples, which come in an order of each epoch's own. So what stands in a batch is about equally long, and little is
-/// padded; yet every sample meets others in each epoch, and long ones come early as often as late.
+/// All samples, each once: shuffled, sorted by length within each `window` of samples, and split into buckets of `bucket` samples, which
+/// are shuffled anew in each epoch. A batch has samples of similar length, so little is padded; yet batches differ between epochs, and long
+/// samples occur early as often as late.
 ///
-/// With loader_options::batch samples in a bucket, or a divisor of it, and buckets that divide the window, each batch is
-/// made of whole buckets. Large windows pad less, and mix less: some 50 batches are usual.
-/// Threads: any; the first to draw of a window sorts it, while the others wait.
-/// Throws:  misuse on construction for windows or buckets of no samples, or buckets larger than their window.
-/// Cost:    8 bytes a sample, shared by copies, and 48 bytes a sample of a window; log(window) a sample. Drawing allocates
-///          nothing.
+/// If `bucket` equals or divides loader_options::batch, and divides `window`, each batch consists of whole buckets. Large windows pad less
+/// and mix less; about 50 batches per window are usual.
+/// Threads: any; the first to draw from a window sorts it, while others wait.
+/// Throws:  misuse on construction if window or bucket is 0, or bucket > window.
+/// Cost:    8 bytes per sample, shared by copies, and 40 per sample of a window; log(window) time per sample. Drawing does not allocate.
 /// Example: loader_options{.batch = 64, .rows = 8192, .sampler = cuota::bucket_sampler{1, sample_lengths(texts), 3200, 64}}
 class bucket_sampler {
 public:
-    /// As many lengths as the source has samples, in any unit: sample_lengths.
+    /// Takes one length per sample of the source, in any unit: sample_lengths.
     bucket_sampler(std::uint64_t seed, std::vector<std::uint64_t> lengths, std::uint64_t window,
                    std::uint64_t bucket);
 
-    /// Throws: misuse when there are not n lengths.
+    /// Returns n. Throws: misuse if n differs from the number of lengths.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// A lock, held while a window is sorted if it is not one of those drawn from lately. Throws: misuse in a forked child.
+    /// Takes a lock, held while a window is sorted unless it is one of the last two. Throws: misuse in a forked child.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Of seed, lengths, window and bucket.
+    /// Returns a hash of seed, lengths, window and bucket.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -97,7 +96,7 @@ struct bucket_sampler::facts {
     facts(std::uint64_t seed_, std::vector<std::uint64_t> lengths_, std::uint64_t window_,
           std::uint64_t bucket_);
 
-    // Under the lock.
+    // Requires the lock.
     [[nodiscard]] std::span<std::uint64_t const> window_at(std::uint64_t epoch, std::uint64_t number);
 
     std::uint64_t const seed;
@@ -114,7 +113,7 @@ private:
             return a.length != b.length ? a.length < b.length : a.position < b.position;
         }
     };
-    // One that was drawn from lately, in order.
+    // A recent window's order.
     struct window_order {
         std::optional<std::uint64_t> epoch{};
         std::uint64_t number = 0;
@@ -177,7 +176,7 @@ CUOTA_INLINE std::span<std::uint64_t const> bucket_sampler::facts::window_at(std
                                                                              std::uint64_t number) {
     for (window_order const& w : lately_)
         if (w.epoch == epoch && w.number == number) return w.samples;
-    std::swap(lately_[0], lately_[1]);  // what is drawn from again is found; the older one goes
+    std::swap(lately_[0], lately_[1]);  // evicts the older one
     lately_[0].epoch = epoch;
     lately_[0].number = number;
     order(epoch_key(seed, epoch), number, lately_[0].samples);
@@ -198,7 +197,7 @@ CUOTA_INLINE void bucket_sampler::facts::order(std::uint64_t key, std::uint64_t 
     std::sort(sorted_.begin(), sorted_.end());
 
     std::uint64_t const all = end - begin;
-    std::uint64_t const whole = all / bucket;  // buckets; one that is not comes last, of any length
+    std::uint64_t const whole = all / bucket;  // full buckets; a partial one comes last, with any lengths
     std::uint64_t const rest = all % bucket;
     std::uint64_t const here = key + detail::mixed(number + 1);
     std::uint64_t const before_rest =

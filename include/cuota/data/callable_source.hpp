@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A function as a source: samples that a program makes or decodes itself.
+/// A function as a source, for generated or program-decoded samples.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ concept gathers_by_context = requires(F const& fill, std::span<std::uint64_t con
 
 }  // namespace detail
 
-/// `size` samples of the given fields, each gather a call of `fill(samples, out)`: the samples are all below `size`, and
-/// out[k] has exactly the room for field k of them, back to back, in the order asked. Copies share the function.
+/// `size` samples of the given fields; a gather is one call of `fill(samples, out)`. Indices are below `size`; out[k] has exactly the size
+/// of field k of these samples, contiguous in the order of `samples`. Copies share the function.
 ///
 ///     cuota::callable_source squares{"squares", 1000, {{"x", cuota::element_type::u64}},
 ///                                    [](std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
@@ -47,16 +47,15 @@ concept gathers_by_context = requires(F const& fill, std::span<std::uint64_t con
 ///         }
 ///     }};
 ///
-/// A function that takes a gather_context as well, `fill(samples, out, context)`, makes other samples in each epoch: random crops, noise.
-/// Threads: the function is called by any number of threads at once, as const.
-/// Throws:  misuse when there is no field, an empty one, or a ragged one; gather: misuse before the function is called; what the
-///          function throws.
-/// Cost:    that of the function; no allocation.
+/// With a gather_context, `fill(samples, out, context)` can produce other samples in each epoch: random crops, noise.
+/// Threads: the function is called as const, by any number of threads concurrently.
+/// Throws:  misuse for no fields, or an empty or ragged one; gather: misuse before the call; exceptions of the function.
+/// Cost:    the function's; no allocations.
 template <class Fill>
     requires(detail::gathers<Fill> || detail::gathers_by_context<Fill>)
 class callable_source {
 public:
-    /// The function is kept in one copy, shared by copies of the source.
+    /// Stores the function, shared by copies of the source.
     callable_source(std::string name, std::uint64_t size, std::vector<field> fields, Fill fill)
         : state_{shared_value<state const>::make(
               state{std::move(name), size, std::move(fields), std::move(fill)})} {
@@ -67,17 +66,17 @@ public:
     }
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< samples
-    /// Of each sample; at least one.
+    /// Returns the fields of each sample; at least one.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< for messages
 
-    /// Calls the function once. Throws: misuse before that; what it throws.
+    /// Calls the function once. Throws: misuse before the call; its exceptions.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         if constexpr (detail::gathers_by_context<Fill>) state_->fill(samples, out, gather_context{});
         else state_->fill(samples, out);
     }
-    /// The same, in an epoch.
+    /// Gathers in an epoch's context.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context) const requires detail::gathers_by_context<Fill> {
         check_gather(*this, samples, out);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The binary files of CIFAR-10 and CIFAR-100: labels and an image a record.
+/// Binary files of CIFAR-10 and CIFAR-100: records of labels and an image.
 #pragma once
 
 #include <cstddef>
@@ -20,35 +20,33 @@
 
 namespace cuota::inline v0 {
 
-/// Which of the two layouts the files have.
+/// Layout of the files.
 enum class cifar_set {
     cifar_10,  ///< data_batch_1.bin to data_batch_5.bin, test_batch.bin: "label", "image"
     cifar_100  ///< train.bin, test.bin: "coarse_label", "fine_label", "image"
 };
 
-/// The files of a set, as they are downloaded, one after the other. A label is one u8; an image is u8[3, 32, 32]: its
-/// red, green and blue, each by rows.
+/// The files as distributed, concatenated. A label is one u8; an image is u8[3, 32, 32]: red, green and blue planes, row-major.
 ///
 ///     cuota::cifar_source test{cuota::cifar_set::cifar_10, {"test_batch.bin"}};
 ///
-/// Throws: data_error, which names the file, when its size is no whole number of records; misuse for no files.
-///         gather: data_error, with the file, the offset and the sample as that file counts it, when a label is no
-///         class of the set. Every label that is handed out is one.
-/// Cost:   that of a raw_source for each file, and a look at each label.
+/// Throws:  data_error, naming the file, if its size is not a whole number of records; misuse for no files. gather: data_error with file,
+///          offset and the sample's index in it, if a label is not a class of the set; so every delivered label is valid.
+/// Cost:    as a raw_source per file, plus a check of each label.
 /// Threads: as any source.
 class cifar_source {
 public:
-    /// By path, in the order of their samples.
+    /// Opens the files, in the order of samples.
     cifar_source(cifar_set set, std::vector<std::string> const& paths);
-    /// Of files that are open; the last copy closes them.
+    /// Uses open files; the last copy closes them.
     cifar_source(cifar_set set, std::span<file const> files);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return files_.size(); }  ///< records of all files
-    /// The labels, then "image".
+    /// Returns the label fields, then "image".
     [[nodiscard]] std::span<field const> fields() const { return files_.fields(); }
     [[nodiscard]] std::string name() const { return files_.name(); }  ///< the first path, "and 4 more"
 
-    /// As a source, one read for a run in a file. Throws: misuse; data_error, also for a label: see above.
+    /// Gathers samples, with one read per run in a file. Throws: misuse; data_error, also for invalid labels.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
 
 private:
@@ -62,7 +60,7 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// A label is the index into somebody's array: one that is no class would be an access out of its bounds.
+/// A label and its number of classes, which is checked because programs index arrays by labels.
 struct label_field {
     char const* name;
     unsigned classes;

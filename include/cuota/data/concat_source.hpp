@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Several sources one after the other as one: the files that a set comes in.
+/// Concatenation of sources, such as the files of a dataset.
 #pragma once
 
 #include <cstddef>
@@ -20,49 +20,46 @@
 
 namespace cuota::inline v0 {
 
-/// The samples of the first source, then those of the second, and so on. The sources may be of different types and
-/// sizes; they have the same fields in the same order. A single field may be called differently in each, as files
-/// are: what the first source calls it holds. A data_error names the file and the sample as the part counts it.
+/// The samples of the first source, then of the second, and so on. Types and sizes may differ; fields and their order must be equal. A
+/// single field may have another name in each source, as files do; the first source's name is used. A data_error names the file and the
+/// sample's index in it.
 ///
-/// Throws: misuse, which names both sources, when fields differ; when there is no source, or more samples than
-///         64 bits count.
-/// Cost:   samples that follow each other in the request and lie in one part are one gather of that part, up to
-///         1024 of them. No allocation up to 16 fields.
+/// Throws:  misuse, naming both sources, if fields differ; for no sources, or more samples than 64 bits count.
+/// Cost:    up to 1024 adjacent requested samples in one part are one gather of that part. No allocations for up to 16 fields.
 /// Threads: as any source.
 /// Example: cuota::concat_source all{cuota::npy_source{"a.npy"}, cuota::npy_source{"b.npy"}};
 class concat_source {
 public:
-    /// Two or more, of any types.
+    /// Takes two or more sources of any types.
     template <class... Sources>
         requires(sizeof...(Sources) > 1 && (source<Sources> && ...))
     explicit concat_source(Sources... parts) : concat_source{sizeof...(Sources)} {
         (add(detail::any_source{std::move(parts)}), ...);
     }
-    /// One or more, of one type.
+    /// Takes one or more sources of one type.
     template <source S>
     explicit concat_source(std::vector<S> parts) : concat_source{parts.size()} {
         for (S& part : parts) add(detail::any_source{std::move(part)});
     }
 
-    /// Samples of all parts.
+    /// Returns the samples of all parts.
     [[nodiscard]] std::uint64_t size() const noexcept;
-    /// The first part's.
+    /// Returns the first part's fields.
     [[nodiscard]] std::span<field const> fields() const;
-    /// "a.npy and 4 more".
+    /// Returns "a.npy and 4 more".
     [[nodiscard]] std::string name() const;
 
-    /// As a source; parts are read one after another. Throws: misuse, and what the parts throw: later parts are not written
-    /// then.
+    /// Gathers from one part after another. Throws: misuse; errors of a part, after which later parts are not written.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context = {}) const;
-    /// Throws: misuse for a field that is not ragged.
+    /// Gets the rows per sample. Throws: misuse if the field is not ragged.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const;
 
 private:
     struct state;
     struct run;
 
-    explicit concat_source(std::size_t parts);  // that are to be added
+    explicit concat_source(std::size_t parts);  // to be added
     void add(detail::any_source part);
     [[nodiscard]] std::size_t bytes_of(run const& next, field const& f, std::size_t k) const;
 
@@ -88,10 +85,10 @@ struct concat_source::state {
     static std::string text(std::span<field const> fields);
 
     std::vector<detail::any_source> parts{};
-    std::vector<std::uint64_t> ends{};  // of each part, as this source counts
+    std::vector<std::uint64_t> ends{};  // index after each part's last sample
 };
 
-/// The first of the asked samples, and those behind it that lie in the same part, as that part counts them.
+/// The leading requested samples in one part, by that part's indices.
 struct concat_source::run {
     run(state const& from, std::span<std::uint64_t const> asked);
     [[nodiscard]] std::span<std::uint64_t const> part_samples() const noexcept;
@@ -123,7 +120,7 @@ CUOTA_INLINE void concat_source::gather(std::span<std::uint64_t const> samples,
     std::vector<std::span<std::byte>> many;
     if (2 * out.size() > few.size()) many.resize(2 * out.size());
     auto const both = many.empty() ? std::span{few}.first(2 * out.size()) : std::span{many};
-    auto const rooms = both.first(out.size());  // of one part's samples
+    auto const rooms = both.first(out.size());  // for one part's samples
     auto const left = both.subspan(out.size());
     std::ranges::copy(out, left.begin());
     for (std::size_t done = 0; done != samples.size();) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Numbers of one type as numbers of another.
+/// Conversion of elements to another type.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@
 
 namespace cuota::inline v0 {
 
-/// What becomes of a field: each number x is x * scale + shift, calculated in float, or in double where either type has 8
-/// bytes or is i32 or u32, and rounded to nearest; to f16 and bf16 by way of float.
+/// Conversion of a field's elements x to x * scale + shift, computed in float, or in double if either type has 8 bytes or the source is i32
+/// or u32, and rounded to nearest; for f16 and bf16 via float.
 struct conversion {
-    std::string field;                    ///< its name
+    std::string field;                    ///< name
     element_type to = element_type::f32;  ///< f16, bf16, f32 or f64
     double scale = 1;                     ///< factor
-    double shift = 0;                     ///< added after that
+    double shift = 0;                     ///< added after scaling
 };
 
 namespace detail {
@@ -35,7 +35,7 @@ struct type_tag {
     using type = T;
 };
 
-/// Calls with the tag of the type that an element has in memory.
+/// Calls action with the tag of the element's C++ type.
 CUOTA_NO_EXEC_CHECK
 template <class Action>
 CUOTA_HOST_DEVICE void with_element(element_type type, Action action) {
@@ -55,25 +55,23 @@ CUOTA_HOST_DEVICE void with_element(element_type type, Action action) {
     }
 }
 
-/// In which numbers a conversion calculates: those that hold all of either side's.
+/// The type of the computation: it represents all values of either side.
 template <class From, class To>
 using wide_enough = std::conditional_t<
     (sizeof(From) == 8 || sizeof(To) == 8 || (std::is_integral_v<From> && sizeof(From) == 4)), double, float>;
 
-/// A number as it is calculated with.
 template <class Wide, class From>
 [[nodiscard]] CUOTA_HOST_DEVICE Wide widened(From x) noexcept {
     if constexpr (std::is_arithmetic_v<From>) return static_cast<Wide>(x);
     else return static_cast<Wide>(static_cast<float>(x));
 }
-/// The number as it is stored.
 template <class To, class Wide>
 [[nodiscard]] CUOTA_HOST_DEVICE To narrowed(Wide value) noexcept {
     if constexpr (std::is_arithmetic_v<To>) return static_cast<To>(value);
     else return To{static_cast<float>(value)};
 }
 
-/// One number as a To, of x * factor + offset if it is not to be as it is.
+/// Applies x * factor + offset unless is_plain.
 template <class To, class From>
 [[nodiscard]] CUOTA_HOST_DEVICE To converted(From x, wide_enough<From, To> factor,
                                              wide_enough<From, To> offset, bool is_plain) noexcept {
@@ -82,9 +80,8 @@ template <class To, class From>
     return narrowed<To>(value);
 }
 
-/// What becomes of each of these fields: nothing, or a conversion of those wanted. The fields then have its type.
-/// Throws: misuse for a field that there is not, one that is named twice, or a type that nothing converts to. `whose`
-///         they are, is said.
+/// Returns each field's conversion, or nullopt, and updates the types of `fields`.
+/// Throws: misuse for a field that does not exist or is named twice, or an unsupported type; `whose` names the fields' owner.
 [[nodiscard]] std::vector<std::optional<conversion>> convert_fields(std::vector<field>& fields,
                                                                     std::span<conversion const> wanted,
                                                                     std::string const& whose);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Another source's samples in other numbers: what is smaller than it was is sooner across the link.
+/// A source's samples in other element types, for instance to transfer fewer bytes.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// `count` numbers of one type into another. Neither side need be aligned.
+/// Converts `count` elements; neither side need be aligned.
 template <class From, class To>
 void convert(std::byte const* from, std::byte* to, std::size_t count, double scale, double shift) noexcept {
     using wide = wide_enough<From, To>;
@@ -43,12 +43,12 @@ void convert(std::byte const* from, std::byte* to, std::size_t count, double sca
 
 using convert_function = void (*)(std::byte const*, std::byte*, std::size_t, double, double) noexcept;
 
-/// Null when nothing converts to that type.
+/// Returns null if unsupported.
 [[nodiscard]] convert_function converter(element_type from, element_type to) noexcept;
 
 struct gather_scratch;
 
-/// Scratch that is lent to one thread at a time, and kept for the next: as many as have ever been needed at once.
+/// Pool of scratch buffers, each used by one thread at a time; keeps as many as were in use at once.
 class scratch_shelf {
 public:
     scratch_shelf(std::size_t bytes, std::size_t parts);
@@ -57,7 +57,7 @@ public:
     class lent {
     public:
         explicit lent(scratch_shelf& from);
-        lent(lent const&) = delete;  // one thread's
+        lent(lent const&) = delete;  // belongs to one thread
         lent& operator=(lent const&) = delete;
         ~lent();
         [[nodiscard]] gather_scratch& operator*() const noexcept { return *mine_; }
@@ -78,10 +78,10 @@ private:
     std::vector<sole<gather_scratch>> free_;
 };
 
-/// What becomes of each field of a source, some samples at a time.
+/// The conversion of each field, a few samples at a time.
 class conversion_steps {
 public:
-    /// Throws: misuse for a ragged field, or a conversion that cannot be.
+    /// Throws: misuse for a ragged field or unsupported conversion.
     conversion_steps(std::span<field const> from, std::vector<conversion> const& wanted,
                      std::string const& whose);
 
@@ -89,46 +89,45 @@ public:
     [[nodiscard]] std::size_t samples_at_once() const noexcept { return samples_at_once_; }
     [[nodiscard]] std::size_t scratch_bytes() const noexcept { return samples_at_once_ * sample_bytes_; }
 
-    /// Where `now` samples from the one at `done` on are to be read: to the scratch, and to their places what stays as it is.
+    /// Returns where to read `now` samples from `done` on: converted fields to the scratch, others to their destination.
     [[nodiscard]] std::span<std::span<std::byte> const> rooms(
         gather_scratch& scratch, std::size_t done, std::size_t now,
         std::span<std::span<std::byte> const> out) const noexcept;
-    /// From the scratch to their places.
+    /// Converts from the scratch to the destination.
     void convert(gather_scratch const& scratch, std::size_t done, std::size_t now,
                  std::span<std::span<std::byte> const> out) const noexcept;
 
 private:
     struct step {
-        convert_function convert = nullptr;  // null: as it is
-        std::size_t bytes = 0;               // of a sample in the source
+        convert_function convert = nullptr;  // null: unchanged
+        std::size_t bytes = 0;               // per sample of the source
         std::size_t count = 0;
-        std::size_t to_bytes = 0;  // of an element
+        std::size_t to_bytes = 0;  // per element
         double scale = 1;
         double shift = 0;
     };
 
     std::vector<field> fields_;
     std::vector<step> steps_;
-    std::size_t sample_bytes_ = 0;  // of what is converted
+    std::size_t sample_bytes_ = 0;  // of the converted fields
     std::size_t samples_at_once_ = 1;
 };
 
 }  // namespace detail
 
-/// The samples of a source, with some of its fields in other numbers: floats as half or bfloat16, bytes as floats.
+/// A source's samples with some fields converted: floats to half or bfloat16, bytes to floats.
 ///
 ///     cuota::converted_source half_size{cuota::npy_source{"images.npy"}, {{"images", cuota::element_type::f16}}};
 ///
-/// What was u8 is better sent as it is, and widened on the device.
-/// Throws: misuse for a source of ragged fields (convert the rows, and make a ragged_source of those), a field that there is
-///         not, one that is named twice, or a type that is no f16, bf16, f32 or f64.
-/// Cost:   a gather reads through a scratch of 256 KiB, or of one sample if that is larger, for each thread that reads at
-///         once; made when it is first needed.
+/// It is better to transfer u8 data unchanged and widen it on the device.
+/// Throws:  misuse for ragged fields (convert the rows, and make a ragged_source of these), a field that does not exist or is named twice,
+///          or a type other than f16, bf16, f32 or f64.
+/// Cost:    a scratch buffer of 256 KiB, or of one sample if larger, per concurrently reading thread, allocated on first use.
 /// Threads: as any source.
 template <source S>
 class converted_source {
 public:
-    /// The source is kept; nothing is read yet.
+    /// Stores the source; reads nothing yet.
     converted_source(S from, std::vector<conversion> const& wanted)
         : state_{shared_value<state>::make(std::move(from), wanted)} {}
 
@@ -138,11 +137,11 @@ public:
     }                                                                                    ///< as converted
     [[nodiscard]] std::string name() const { return std::string{state_->from.name()}; }  ///< the source's
 
-    /// As a source. Throws: misuse, what the source throws, std::bad_alloc for a thread's first scratch.
+    /// Gathers samples. Throws: misuse; errors of the source; std::bad_alloc for a new scratch buffer.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
-    /// The same, in an epoch.
+    /// Gathers in an epoch's context.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context) const requires detail::gathers_in_context<S> {
         gather_all(samples, out, context);
@@ -182,10 +181,9 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// What a gather needs besides its target.
 struct gather_scratch {
     std::vector<std::byte> bytes;
-    std::vector<std::span<std::byte>> parts;  // one a field
+    std::vector<std::span<std::byte>> parts;  // one per field
 };
 
 CUOTA_INLINE convert_function converter(element_type from, element_type to) noexcept {
@@ -256,7 +254,7 @@ CUOTA_INLINE scratch_shelf::lent::~lent() { from_.put_back(std::move(mine_)); }
 CUOTA_INLINE sole<gather_scratch> scratch_shelf::take() {
     region_lock const lock{guard_};
     if (free_.empty()) {
-        free_.reserve(made_ + 1);  // there is a place for it when it comes back
+        free_.reserve(made_ + 1);  // so that put_back cannot fail
         auto made = sole<gather_scratch>::make();
         made->bytes.resize(bytes_);
         made->parts.resize(parts_);

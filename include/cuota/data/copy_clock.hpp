@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How long a stream of copies keeps the link busy.
+/// Measures how long copies keep the link busy.
 #pragma once
 
 #include <chrono>
@@ -15,18 +15,18 @@
 
 namespace cuota::inline v0::detail {
 
-/// Times the copies of one stream, by two marks around each; waits that are enqueued before `begin` do not count.
-/// A copy is not counted when it is not known to be over by the time as many others have begun as there is room for.
+/// Times the copies of one stream by two events around each; waits enqueued before `begin` do not count. A copy not known to be complete
+/// when `room` later ones have begun is not counted.
 /// Threads: one at a time.
 class copy_clock {
 public:
     explicit copy_clock(std::size_t room) : copies_(room) {}
 
-    /// Before a copy is enqueued, and after it. Throws: cuda_error.
+    /// Called before and after each copy. Throws: cuda_error.
     void begin(stream_ref s);
     void end(stream_ref s);
 
-    /// Of the copies that are over, since `forget`. Throws: cuda_error.
+    /// Returns the time of the copies completed since `forget`. Throws: cuda_error.
     [[nodiscard]] std::chrono::nanoseconds busy();
     void forget() noexcept;
 
@@ -54,7 +54,7 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE void copy_clock::begin(stream_ref s) {
     copy& here = copies_[next_];
     count(here);
-    here.is_counted = true;  // there is nothing to count until the end is marked
+    here.is_counted = true;  // not counted before its end is marked
     mark(here.begin, s);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A loader's way to the device: the copy of a batch, and what is made of it there.
+/// Copies and transforms batches on the device.
 #pragma once
 
 #include <atomic>
@@ -27,27 +27,27 @@
 
 namespace cuota::inline v0::detail {
 
-/// Enqueues a loader's copies and transforms, on its one stream for both.
-/// Threads: one at a time for `copy`, and `forget_times` not during one; any for the others, meanwhile too.
+/// Enqueues a loader's copies and transforms on its copy stream.
+/// Threads: one at a time for `copy`; `forget_times` not during a copy; any thread for the others, also during a copy.
 class copy_stage {
 public:
     explicit copy_stage(loader_slots& memory);
 
-    /// Brings a filled slot's samples to a device slot. Returns the bytes copied.
-    /// Throws: cuda_error, and what the program's transform throws. The device slot may be used for another batch then.
+    /// Copies a filled slot to a device slot and transforms it. Returns the bytes copied.
+    /// Throws: cuda_error and errors of the program's transform; the device slot may be reused afterwards.
     std::size_t copy(staging_ring::fill_lease lease, sample_list const& samples, device_slot& to,
                      std::uint64_t epoch);
 
-    /// Overwrites a slot whose batch has ended, and which nothing else uses yet, after all that used it, if the program wants that. Throws: cuda_error.
+    /// With loader_options::poison, overwrites an ended batch's slot, not yet reused, after all work that used it. Throws: cuda_error.
     void poison(device_slot& ended) const;
 
-    /// A batch in its slot, as it is delivered.
+    /// Returns the slot's contents as delivered.
     [[nodiscard]] slot_contents contents(device_slot const& of) const noexcept;
 
-    /// True within the program's device_transform, on its thread. Any thread may ask.
+    /// Returns true on the thread that is within the program's device_transform.
     [[nodiscard]] bool is_transforming_here() const noexcept;
 
-    /// How long copies took, as copy_clock tells it, when they are timed. Throws: cuda_error.
+    /// Returns the copies' time if it is measured. Throws: cuda_error.
     [[nodiscard]] std::optional<std::chrono::nanoseconds> busy() const;
     void forget_times() noexcept;
 
@@ -61,7 +61,7 @@ private:
         return use(*clock_);
     }
 
-    // The copy need not wait for who reads the slot; what is made there must.
+    // The copy goes to a separate buffer and does not wait for the slot's readers; the transform must.
     void transform(sample_list const& samples, device_slot& to, std::uint64_t epoch);
 
     class transform_scope {
@@ -76,7 +76,7 @@ private:
     };
 
     loader_slots& memory_;
-    mutable std::mutex guard_;  // of the clock
+    mutable std::mutex guard_;  // protects the clock
     mutable std::optional<copy_clock> clock_;
     std::atomic<std::thread::id> transforming_{};
 };
@@ -89,7 +89,7 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE copy_stage::copy_stage(loader_slots& memory) : memory_{memory} {
     if (options().time_copies)
-        clock_.emplace(plan().host_slots + 1);  // the mark behind a copy is over when the next is
+        clock_.emplace(plan().host_slots + 1);  // + 1: an end mark is complete once the next copy is
 }
 
 CUOTA_INLINE std::size_t copy_stage::copy(staging_ring::fill_lease lease, sample_list const& samples,

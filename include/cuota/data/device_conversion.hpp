@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Numbers that cross the link small, and are widened on the device.
+/// Conversion of elements on the device, after a transfer in a smaller type.
 #pragma once
 
 #include <cstddef>
@@ -24,22 +24,22 @@
 
 namespace cuota::inline v0 {
 
-/// The transform that converts some fields of a batch on the device, and leaves the others as they are: bytes that become
-/// floats there cost a quarter of the link.
+/// Returns a transform that converts some fields of a batch and copies the others: bytes that become floats on the device need a quarter of
+/// the link's bandwidth.
 ///
 ///     cuota::batch_loader loader{images, {.batch = 256,
 ///                                         .transform = cuota::converted_on_device(
 ///                                             images.fields(), {{"images", cuota::element_type::f32, 1 / 255.0}})}};
 ///
-/// The same numbers as converted_source makes, but that a GPU may round x * scale + shift once instead of twice.
-/// Throws: misuse for a field that there is not, one that is named twice, or a type that is no f16, bf16, f32 or f64.
-/// Cost:   a kernel or a copy on the device for each field and batch.
+/// Results equal converted_source's, except that a GPU may round x * scale + shift once (FMA) instead of twice.
+/// Throws:  misuse for a field that does not exist or is named twice, or a type other than f16, bf16, f32 or f64.
+/// Cost:    one kernel or device copy per field and batch.
 [[nodiscard]] device_transform converted_on_device(std::span<field const> fields,
                                                    std::vector<conversion> const& wanted);
 
 namespace detail {
 
-/// Enqueues the conversion of `count` numbers of device memory, which do not overlap. Throws: as for_each_index.
+/// Enqueues the conversion of `count` elements between non-overlapping device ranges. Throws: as for_each_index.
 void convert_on_device(stream_ref s, std::size_t count, std::byte const* from, element_type in, std::byte* to,
                        conversion const& by);
 
@@ -51,8 +51,8 @@ void convert_on_device(stream_ref s, std::size_t count, std::byte const* from, e
 
 namespace cuota::inline v0::detail {
 
-/// Converts one byte. Bytes, which images consist of, have kernels of their own: convert_numbers, which branches by the types,
-/// made 0.72 (to halfs) and 0.84 (to floats) of a copy's rate on an H100.
+/// Converts a byte, the usual type of images. The generic convert_numbers, which branches on the types, reached only 0.72 (to half) and
+/// 0.84 (to float) of a copy's rate on an H100.
 template <class To>
 struct convert_byte {
     float scale;
@@ -62,10 +62,9 @@ struct convert_byte {
     }
 };
 
-/// Converts numbers one after another. One kernel for all types, which are the same for all of its threads: they branch by them once
-/// for a pack, and not once for each number.
+/// Converts any types in one kernel. The types are uniform over its threads; it branches on them once per pack, not per element.
 struct convert_numbers {
-    static constexpr std::size_t pack = 4;  // by 8 it has 64 registers, and to floats it is a sixth slower
+    static constexpr std::size_t pack = 4;  // 8 needs 64 registers, and is a sixth slower to float
 
     std::byte const* from;
     std::byte* to;
@@ -81,7 +80,7 @@ struct convert_numbers {
     }
 
 private:
-    // Whether wide_enough is float for these types.
+    // Returns whether wide_enough is float.
     [[nodiscard]] CUOTA_KERNEL bool is_float() const {
         bool yes = false;
         with_element(

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A batch's place on the device, and what must be over before it is overwritten.
+/// Device memory of a batch, and the work to complete before it is overwritten.
 #pragma once
 
 #include <cstddef>
@@ -18,30 +18,30 @@
 
 namespace cuota::inline v0::detail {
 
-/// One slot of a loader's slab: filled by a copy or from one, used by a batch on any number of streams, filled again after them.
+/// One slot of a loader's slab: filled by a copy or a transform, used by a batch on any number of streams, and refilled after that work.
 /// Threads: one at a time.
 class device_slot {
 public:
     std::byte* at = nullptr;
     sample_list samples{};
 
-    /// What is here now is there when that copy is over.
+    /// Makes the contents valid after this copy.
     void arrives_with(staging_ring::in_flight copy) noexcept;
-    /// When what is enqueued on s by now is over. Throws: cuda_error.
+    /// Makes the contents valid after the work enqueued on s so far. Throws: cuda_error.
     void is_made_on(stream_ref s);
     void forget_arrival() noexcept { arriving_.reset(); }
 
-    /// Work on s may use the slot's `bytes` from here on, once that is there. Throws: cuda_error; unchanged then.
+    /// Orders later work on s after the contents' arrival, and records its use of `bytes` bytes. Throws: cuda_error; unchanged on failure.
     void use(stream_ref s, std::size_t bytes);
 
-    /// The batch here has ended: remembers where the streams are that used it, or waits for those that cannot be.
+    /// Ends the batch: marks the streams that used it, or synchronizes them on failure.
     void end_uses() noexcept;
 
-    /// What is enqueued on `copies` from here on starts after all that used the slot. Throws: cuda_error.
+    /// Orders later work on `copies` after all uses. Throws: cuda_error.
     void order_readers_before(stream const& copies);
 
-    /// Waits on the host for all that used the slot, and forgets them. False when some of it cannot be waited for,
-    /// which is reported, and remembered.
+    /// Blocks the host until all uses have completed, and forgets them. Returns false if some cannot be waited for, which are reported and
+    /// kept.
     [[nodiscard]] bool wait_for_readers() noexcept;
     void forget_readers() noexcept { readers_.clear(); }
 
@@ -50,24 +50,23 @@ private:
 
     struct reader {
         stream_share stream;
-        std::optional<event> last{};  // recorded when a batch in this slot ended that this stream had used
-        bool is_pending = true;       // the copy stream has not been told to wait for it yet
-        bool is_marked =
-            false;  // false: others captured the stream at that time, so it could not be recorded
+        std::optional<event> last{};  // recorded when this slot's batch was destroyed
+        bool is_pending = true;       // the copy stream does not wait for it yet
+        bool is_marked = false;       // false during a foreign capture: not recorded yet
     };
 
-    // Marks where a stream is; one event a stream, made once. A stream that others capture is marked before the slot is filled again.
+    // Records a stream's event, created once; during a foreign capture, defers this until the slot is refilled.
     void remember(stream_share const& s);
-    // Returns false when the stream's earlier work has completed: `capture` captures it, or it is the default stream of another thread, for
-    // which the host waited for the device. Throws: misuse while the stream is part of a foreign capture; cuda_error.
+    // Returns false if the stream's earlier work has completed: a `capture` includes the stream, or it is another thread's default stream,
+    // for which the host synchronized the device. Throws: misuse during a foreign capture; cuda_error.
     static bool mark(reader& r);
     void mark_all();
 
     std::optional<staging_ring::in_flight> arriving_{};
-    std::optional<event> made_{};       // recorded when the contents were last computed
-    bool is_made_ = false;              // the contents were computed, not only copied here
-    dynamic_array<stream_share> used_;  // by the batch that is here now; its place is kept for the next
-    dynamic_array<rt::borrowed_range> borrowed_;  // of the same batch
+    std::optional<event> made_{};                 // recorded when the contents were computed
+    bool is_made_ = false;                        // computed by a transform, not only copied
+    dynamic_array<stream_share> used_;            // by the current batch; the capacity is reused
+    dynamic_array<rt::borrowed_range> borrowed_;  // by the current batch
     dynamic_array<reader> readers_;
 };
 

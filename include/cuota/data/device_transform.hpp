@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What is made of a batch on the device, before it is delivered.
+/// Transformation of batches on the device before delivery.
 #pragma once
 
 #include <cstddef>
@@ -20,48 +20,46 @@
 
 namespace cuota::inline v0 {
 
-/// One batch that has come to the device, and the room for what is to be made of it. Valid for one call of
-/// device_transform::run, on the host; the views for work on `stream` that the call enqueues.
-/// Threads: the one that run is called on.
+/// A copied batch, and the memory for the transform's output. Valid on the host during one call of device_transform::run; the views are
+/// valid for work that the call enqueues on `stream`.
+/// Threads: the thread of that call.
 class transform_job {
 public:
-    /// Made by the loader.
+    /// Used by the loader.
     transform_job(stream_ref s, std::uint64_t epoch, detail::slot_contents const& in,
                   detail::slot_contents const& out, detail::slot_contents const& scratch) noexcept;
 
-    /// The loader's stream of copies: what is enqueued on it starts when the batch is there, and is over before
-    /// the batch is used.
+    /// Returns the loader's copy stream. Work enqueued on it starts after the batch's arrival and completes before the batch is used.
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
     [[nodiscard]] std::size_t size() const noexcept { return in_.samples->size(); }  ///< samples
-    /// Which samples of the source these are, in order; with `epoch` what a random transform is seeded with.
+    /// Returns the samples' source indices, in batch order; with `epoch`, they can seed a random transform.
     [[nodiscard]] std::span<std::uint64_t const> samples() const noexcept;
-    /// The number that the program gave it.
+    /// Returns the number passed to batch_loader::epoch.
     [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
 
-    /// Elements of a field of the source, of all samples, back to back; of a ragged one all rows. T is the field's element
-    /// type, or std::byte.
-    /// Throws: misuse for another type, or a field that there is not.
+    /// Returns a source field's elements of all samples, contiguously; all rows of a ragged field. T is the element type, or std::byte.
+    /// Throws: misuse for another type, or a field that does not exist.
     template <class T>
     [[nodiscard]] device_span<T const> in(std::size_t field = 0, place where = place::here()) const {
         return in_.view<T const>(field, "what a transform gets", where);
     }
-    /// Where the rows of each sample begin in a ragged field of the source: batch::row_offsets. Throws: misuse for another.
+    /// Returns batch::row_offsets of a ragged source field. Throws: misuse if it is not ragged.
     [[nodiscard]] device_span<std::uint64_t const> row_offsets(std::size_t field = 0,
                                                                place where = place::here()) const;
-    /// Of a field of the batch: all of it is to be written. Throws: as in.
+    /// Returns an output field, which must be written completely. Throws: as in.
     template <class T>
     [[nodiscard]] device_span<T> out(std::size_t field = 0, place where = place::here()) const {
         return out_.view<T>(field, "what a transform makes", where);
     }
 
-    /// Of a field of the scratch: whatever the batch before left there. Throws: as in.
+    /// Returns a scratch field, with contents of the previous batch. Throws: as in.
     template <class T>
     [[nodiscard]] device_span<T> scratch(std::size_t field = 0, place where = place::here()) const {
         return scratch_.view<T>(field, "a transform's scratch", where);
     }
 
-    /// The job of a transform after one that has put the first `fields` fields of the scratch in place of what arrived.
-    /// Throws: misuse when there are fewer.
+    /// Returns the job of a second transform, with the first `fields` scratch fields as input, written by the first transform.
+    /// Throws: misuse if the scratch has fewer.
     [[nodiscard]] transform_job after(std::size_t fields) const;
 
 private:
@@ -72,23 +70,21 @@ private:
     detail::slot_contents scratch_;
 };
 
-/// What a loader does with each batch on the device before it delivers it: crops and flips, normalises, widens what
-/// crossed the link as bytes. Kernels on the loader's stream of copies; the host waits for nothing.
+/// Transformation of each batch on the device before delivery: crops, flips, normalization, widening of bytes. Kernels run on the loader's
+/// copy stream; the host does not block.
 ///
-/// `fields` is what a batch has then, none of them ragged. `run` gets the batch as it was copied and enqueues the work.
-/// What it throws comes in place of the batch, in its place in the order. A transform for certain fields of a source has
-/// them in `takes`: a loader of others is a misuse. One of several kernels has in `scratch` what they hand on, of each
-/// sample, as fields.
-/// Cost:    device memory for one more batch, as it was copied, and its scratch; two batches follow each other on one
-///          stream.
-/// Threads: `run` is called for one batch at a time, by a worker or by who ends a batch, with the loader's device current.
-///          It must not use the loader or its batches: that is a misuse, and thrown.
-/// Example: converted_on_device makes one.
+/// `fields` describes the resulting batch, without ragged fields. `run` receives the copied batch and enqueues the work; its exception
+/// replaces the batch, in order. A transform for a particular source has that source's fields in `takes`; other loaders throw misuse.
+/// Intermediate results between kernels are fields of `scratch`, per sample.
+/// Cost:    device memory for one more batch as copied, and its scratch; batches are transformed one after another on one stream.
+/// Threads: `run` is called for one batch at a time, by a worker or a thread that destroys a batch, with the loader's device current. Using
+///          the loader or its batches there throws misuse.
+/// Example: converted_on_device returns one.
 struct device_transform {
-    std::vector<field> fields;                      ///< of a batch then
-    std::function<void(transform_job const&)> run;  ///< enqueues the work on one batch
-    std::vector<field> takes{};                     ///< fields of the source that it is for; empty: of any
-    std::vector<field> scratch{};                   ///< of each sample, what is there besides while it runs
+    std::vector<field> fields;                      ///< of the resulting batch
+    std::function<void(transform_job const&)> run;  ///< enqueues the work for one batch
+    std::vector<field> takes{};                     ///< required fields of the source; empty: any
+    std::vector<field> scratch{};                   ///< per sample, available while it runs
 };
 
 }  // namespace cuota::inline v0

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A folder of files as one source: what shards are kept in.
+/// The files of a directory as one source, such as a dataset's shards.
 #pragma once
 
 #include <concepts>
@@ -24,10 +24,10 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// The names of what lies in the folder, in the order of their bytes: the same on every machine and in every locale.
-/// Not folders, and not what a leading dot hides.
+/// Returns the names of the folder's files, sorted bytewise: the same on every machine and in every locale. Excludes directories and names
+/// with a leading dot.
 [[nodiscard]] std::vector<std::string> names_in(std::string const& folder);
-/// The paths of those of whose name wanted(of, name) is true, in that order.
+/// Returns the paths of files with wanted(of, name), in that order.
 [[nodiscard]] std::vector<std::string> paths_in(std::string const& folder,
                                                 bool (*wanted)(void const* of, std::string const& name),
                                                 void const* of);
@@ -43,25 +43,24 @@ template <std::predicate<std::string const&> Wanted>
 
 }  // namespace detail
 
-/// The files of a folder one after the other, those whose name ends in `which` or of which `which(name)` is true; each
-/// opened by `open(path)`, which returns a source. In the order of the names' bytes, so that numbers in them want
-/// leading zeros. Folders in it and files that begin with a dot are left out.
+/// Concatenates the files of a folder whose names end with `which`, or satisfy `which(name)`; `open(path)` returns each source. Files are
+/// sorted bytewise by name, so numbers need leading zeros. Excludes subdirectories and names with a leading dot.
 ///
 ///     auto train = cuota::directory_of("train", ".npy", [](auto const& path) { return cuota::npy_source{path}; });
 ///
-/// With more files than `most_open`, only those that were read last are open. A file that is read again is opened again, by a call of
-/// `open` from the reading thread, which must return the same data as the first time. `open` is kept in any case.
-/// Throws: data_error when the folder cannot be listed, or has no such file; misuse, as concat_source; what `open`
-///         and `which` throw. A gather: data_error too when a file has changed since it was first opened.
-/// Cost:   that of a concat_source; as many open files as `open` keeps, mostly one each, for at most `most_open` of them and one for each
-///         thread that reads. Opening a file again costs a call of `open`, which decompresses again if it does so.
+/// With more than `most_open` files, only the most recently read are open. The reading thread calls `open` to reopen one, which must return
+/// the same data. `open` is stored in any case.
+/// Throws:  data_error if the folder cannot be listed or has no matching file; misuse, as concat_source; exceptions of `open` and `which`.
+///          gather: also data_error if a file has changed since first opened.
+/// Cost:    as concat_source. Open files: those of `open`, usually one each, for at most `most_open` sources plus one per reading thread.
+///          Reopening costs a call of `open`, including any decompression.
 /// Threads: any.
 template <class Which, std::invocable<std::string const&> Open>
     requires(std::convertible_to<Which const&, std::string_view> ||
              std::predicate<Which const&, std::string const&>)
 [[nodiscard]] concat_source directory_of(
     std::string const& folder, Which const& which, Open&& open,
-    std::size_t most_open = detail::descriptors_to_use()) {  // files; 1 or more
+    std::size_t most_open = detail::descriptors_to_use()) {  // files; at least 1
     auto const is_wanted = [&](std::string const& name) -> bool {
         if constexpr (std::convertible_to<Which const&, std::string_view>)
             return name.ends_with(std::string_view{which});
@@ -105,7 +104,7 @@ CUOTA_INLINE std::vector<std::string> names_in(std::string const& folder) {
     std::filesystem::directory_iterator at{folder, failed};
     for (; !failed && at != std::filesystem::directory_iterator{}; at.increment(failed)) {
         std::string name = at->path().filename().string();
-        // What a broken link points to is no folder: whoever opens it says what is wrong.
+        // A broken link is not a directory; opening it reports the error.
         std::error_code ignored;
         if (name.starts_with('.') || at->is_directory(ignored)) continue;
         names.push_back(std::move(name));

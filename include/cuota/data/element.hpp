@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What data is made of: element types, and fields of a fixed shape.
+/// Element types and fields.
 #pragma once
 
 #include <array>
@@ -22,9 +22,9 @@
 
 namespace cuota::inline v0 {
 
-/// The type of one number. Always in the byte order of this machine once it has been gathered.
+/// Type of one element; in this machine's byte order after a gather.
 enum class element_type : std::uint8_t {
-    u8,   ///< unsigned, 8 bits; bool and bytes, too
+    u8,   ///< unsigned, 8 bits; also bool and bytes
     i8,   ///< signed
     i16,  ///< signed
     u16,  ///< unsigned
@@ -35,16 +35,16 @@ enum class element_type : std::uint8_t {
     f16,  ///< IEEE half: `half`
     f32,  ///< float
     f64,  ///< double
-    bf16  ///< the upper 16 bits of a float: `bfloat16`
+    bf16  ///< upper 16 bits of a float: `bfloat16`
 };
 
-/// 1 to 8.
+/// Returns the size in bytes, 1 to 8.
 [[nodiscard]] constexpr std::size_t element_bytes(element_type type) noexcept {
     constexpr std::array<std::uint8_t, 12> sizes{1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8, 2};
     return sizes[static_cast<std::uint8_t>(type)];
 }
 
-/// "u8", "f32".
+/// Returns "u8", "f32", and so on.
 [[nodiscard]] constexpr char const* element_name(element_type type) noexcept {
     constexpr std::array<char const*, 12> names{"u8",  "i8",  "i16", "u16", "i32", "u32",
                                                 "i64", "u64", "f16", "f32", "f64", "bf16"};
@@ -70,7 +70,7 @@ consteval element_type integer_element() {
 
 }  // namespace detail
 
-/// The element type that a T in memory is; bool and std::byte are u8. Compiles for numbers only.
+/// Returns the element type of T; bool and std::byte are u8. Requires a number.
 template <class T>
     requires detail::element_like<std::remove_cv_t<T>>
 [[nodiscard]] consteval element_type element_of() {
@@ -83,37 +83,37 @@ template <class T>
     else return detail::integer_element<U>();
 }
 
-/// One named array of every sample: an image, a label. All samples have its shape; {} is a single number.
-/// Of a ragged field a sample has any number of rows, none perhaps, and each row has the shape: words, frames.
+/// A named array in every sample (image, label) with this shape; {} is a scalar. In a ragged field, a sample has any number of rows,
+/// possibly 0, of this shape: words, frames.
 struct field {
-    std::string name;                      ///< for messages, and to find it by
-    element_type type = element_type::u8;  ///< of each number
-    std::vector<std::size_t> shape{};      ///< extents, the slowest first; {} is a single number
-    bool is_ragged = false;                ///< any number of rows of that shape a sample
+    std::string name;                      ///< for messages and for lookup
+    element_type type = element_type::u8;  ///< of each element
+    std::vector<std::size_t> shape{};      ///< extents, slowest first; {} is a scalar
+    bool is_ragged = false;                ///< any number of rows per sample
 
-    /// Elements of one sample, or of one row. Throws: misuse when that is more than a std::size_t holds.
+    /// Returns the elements per sample, or per row if ragged. Throws: misuse if that exceeds a std::size_t.
     [[nodiscard]] std::size_t count() const;
-    /// Bytes of one sample, or of one row. Throws: misuse when that is more than a std::size_t holds.
+    /// Returns the bytes per sample, or per row if ragged. Throws: misuse if that exceeds a std::size_t.
     [[nodiscard]] std::size_t bytes() const { return or_misuse(checked_mul(count(), element_bytes(type))); }
 
-    friend bool operator==(field const&, field const&) = default;  ///< in all four
+    friend bool operator==(field const&, field const&) = default;  ///< compares all members
 
 private:
     [[nodiscard]] std::size_t or_misuse(std::optional<std::size_t> product) const;
 };
 
-/// "images u8[28, 28]", "words u32[*]".
+/// Returns "images u8[28, 28]", "words u32[*]".
 /// Throws: std::bad_alloc.
 [[nodiscard]] std::string field_text(field const& f);
 
-/// "images u8[28, 28], labels u8".
+/// Returns "images u8[28, 28], labels u8".
 /// Throws: std::bad_alloc.
 [[nodiscard]] std::string fields_text(std::span<field const> fields);
 
 namespace detail {
 
 [[nodiscard]] std::size_t ragged_count(std::span<field const> fields) noexcept;
-/// Throws: misuse when one of them is ragged; `what` is said to have no place for those.
+/// Throws: misuse if a field is ragged; the message names `what` as the object that does not support it.
 void expect_no_ragged(std::span<field const> fields, std::string const& what);
 
 }  // namespace detail

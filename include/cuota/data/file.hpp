@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A file that is read at any offset by any number of threads.
+/// A file for concurrent reads at any offset.
 #pragma once
 
 #include <cerrno>
@@ -38,33 +38,32 @@ using unique_descriptor = unique_handle<descriptor_traits>;
 
 }  // namespace detail
 
-/// A regular file, open for reading. Copies share it; the last one closes it.
+/// A regular file, open for reading. Copies share it; the last closes it.
 ///
-/// Its size is the one it had when it was opened; the read that misses bytes notices a file that shrank since.
-/// Threads: any, at once: there is no file position.
+/// Its size is that at opening; if the file shrinks, the read that misses bytes throws.
+/// Threads: any, concurrently; there is no shared file position.
 /// Example: file.read_exact(offset, bytes);  // all of them, or data_error
 class file {
 public:
-    /// Throws: data_error with the system's reason when it cannot be opened or is no regular file.
+    /// Throws: data_error with the system's reason if it cannot be opened or is not a regular file.
     explicit file(std::string path);
 
-    /// Takes over a descriptor, also when this throws; `name` stands for it in messages.
-    /// Throws: data_error when it is no regular file.
+    /// Takes ownership of a descriptor, even if this throws; `name` is for messages.
+    /// Throws: data_error if it is not a regular file.
     [[nodiscard]] static file adopt(int descriptor, std::string name);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->size; }  ///< bytes, when it was opened
-    /// Its path, or what adopt was given.
+    /// Returns the path, or adopt's argument.
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }
-    /// The name without folders and extensions: "images" of "data/images.idx.gz".
+    /// Returns the name without directories and extensions: "images" for "data/images.idx.gz".
     [[nodiscard]] std::string stem() const;
 
     /// Fills `out` from `offset` on.
-    /// Throws: data_error, at the first byte that was missing or that the system failed to read; out may be
-    ///         partly written then.
+    /// Throws: data_error, at the first byte missing or unreadable; out may be partly written.
     void read_exact(std::uint64_t offset, std::span<std::byte> out) const;
 
-    /// Fills the parts one after the other from `offset` on; uses `parts` up. One system call when the system
-    /// reads all of it at once. At most 1024 parts.
+    /// Fills the parts in order from `offset` on, usually with one system call; modifies `parts`. At most 1024 parts.
+    /// Throws: as above.
     void read_exact(std::uint64_t offset, std::span<iovec> parts) const;
 
 private:
@@ -80,7 +79,7 @@ private:
 
     static std::uint64_t regular_size(int descriptor, std::string const& name);
 
-    // What `read(descriptor, offset)` got, once no signal interrupted it.
+    // Returns the result of `read(descriptor, offset)`, retried after signals.
     template <class Read>
     [[nodiscard]] std::size_t got_or_throw(std::uint64_t offset, Read read) const {
         for (;;) {
@@ -111,7 +110,7 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE std::string errno_text(int error) { return std::system_category().message(error); }
 
 CUOTA_INLINE void descriptor_traits::close(int descriptor) noexcept {
-    if (::close(descriptor) == 0 || errno == EINTR) return;  // Linux: closed, interrupted or not
+    if (::close(descriptor) == 0 || errno == EINTR) return;  // Linux: closed even if interrupted
     int const error = errno;
     report_failure_of([&] { throw std::system_error{error, std::system_category(), "closing a file"}; });
 }
@@ -136,7 +135,7 @@ CUOTA_INLINE void file::read_exact(std::uint64_t offset, std::span<std::byte> ou
     while (!out.empty()) {
         std::size_t const got = got_or_throw(offset, [&](int from, off_t at) {
             return ::pread(from, out.data(), out.size(),
-                           at);  // of a list of one the system makes a copy first
+                           at);  // preadv would first copy the list
         });
         if (got == 0) throw ends_early(offset, out.size());
         offset += got;
@@ -165,7 +164,7 @@ CUOTA_INLINE file::file(detail::unique_descriptor descriptor, std::string name) 
 }
 
 CUOTA_INLINE detail::unique_descriptor file::open(std::string const& path) {
-    // Not blocking, so that a pipe under that name is refused below instead of waited for.
+    // Non-blocking: a pipe is rejected below instead of waited for.
     constexpr int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     for (;;) {
         if (int const descriptor = ::open(path.c_str(), flags); descriptor >= 0)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Opens a file that may be compressed. Needs zlib (link it); included by nothing else of the library.
+/// Opens files that may be compressed. Requires zlib (link it). In no umbrella header.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// A new empty file in $TMPDIR or /tmp that no folder lists: gone with its descriptor.
+/// Creates an empty file in $TMPDIR or /tmp, already unlinked: deleted when its descriptor is closed.
 inline unique_descriptor temporary_file() {
     char const* const folder = std::getenv("TMPDIR");
     std::string path = std::string{folder != nullptr && *folder != '\0' ? folder : "/tmp"} + "/cuota-XXXXXX";
@@ -38,7 +38,7 @@ inline unique_descriptor temporary_file() {
     return descriptor;
 }
 
-/// Inflates a gzip file, member after member, into a temporary one, a chunk at a time.
+/// Decompresses a gzip file, member by member, into a temporary file.
 class gzip_reader {
 public:
     gzip_reader(file const& from, std::uint64_t limit) : from_{from}, limit_{limit}, to_{temporary_file()} {
@@ -60,7 +60,7 @@ public:
     }
 
 private:
-    /// Passes over zeros, with which tapes and block devices pad files; as gzip does. Throws: data_error for anything but a member.
+    /// Skips zero padding (of tapes and block devices), as gzip does. Throws: data_error for anything but a member.
     [[nodiscard]] bool has_another_member() {
         while (stream_.avail_in != 0 || read_ != from_.size()) {
             if (stream_.avail_in == 0) refill();
@@ -82,7 +82,7 @@ private:
         stream_.avail_in = static_cast<uInt>(bytes);
     }
 
-    /// Inflates as much as one chunk holds; true at the end of a member.
+    /// Decompresses a chunk; returns true at the end of a member.
     bool step() {
         stream_.next_out = reinterpret_cast<Bytef*>(out_.data());
         stream_.avail_out = static_cast<uInt>(out_.size());
@@ -130,13 +130,11 @@ private:
 
 }  // namespace detail
 
-/// Opens a file as it is, or, when it is gzip, what is in it: inflated once into a temporary file in $TMPDIR
-/// or /tmp that goes with its last owner. The result has the name of the compressed file.
-///
-/// Zero bytes behind a member are passed over.
-/// Throws: data_error, at the compressed offset, when the file is truncated, corrupt, followed by anything
-///         but another member or zeros, or inflates to more than `limit` bytes; nothing is left behind.
-/// Cost:   the inflated bytes in the temporary folder; a fixed 170 KiB of memory while inflating.
+/// Opens a file as it is or, if gzip, decompressed once into a temporary file in $TMPDIR or /tmp, which is deleted with its last owner. The
+/// result has the compressed file's name. Zero bytes after a member are skipped.
+/// Throws:  data_error, at the compressed offset, if the file is truncated, corrupt, followed by anything but a member or zeros, or exceeds
+///          `limit` bytes decompressed. The temporary file is deleted.
+/// Cost:    disk space for the decompressed bytes; 170 KiB of memory while decompressing.
 /// Threads: any. Example: cuota::idx_source images{cuota::open_maybe_gzip("train-images-idx3-ubyte.gz")};
 [[nodiscard]] inline file open_maybe_gzip(std::string path,
                                           std::uint64_t limit = std::numeric_limits<std::uint64_t>::max()) {

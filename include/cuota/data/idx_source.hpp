@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// IDX files, the format of MNIST and its family: one array, its first dimension counts the samples.
+/// IDX files, the format of MNIST and related datasets: one array, with samples along its first dimension.
 #pragma once
 
 #include <array>
@@ -22,27 +22,26 @@
 
 namespace cuota::inline v0 {
 
-/// An IDX file of any of its element types, which become this machine's byte order as they are gathered. The
-/// field is called `name`; without one, as the file. For a compressed file:
-/// `idx_source{open_maybe_gzip(path)}`, <cuota/data/gzip.hpp>.
+/// An IDX file of any of its element types; gathers convert to this machine's byte order. The field is named `name`, by default after the
+/// file. For compressed files: `idx_source{open_maybe_gzip(path)}`, <cuota/data/gzip.hpp>.
 ///
-/// Throws: data_error when the header is none, or the file's size is not exactly the one of its dimensions.
-/// Cost:   that of a raw_source, and a pass over the gathered batch for elements of more than one byte.
+/// Throws:  data_error for an invalid header, or a size that does not match the dimensions.
+/// Cost:    as raw_source; for elements of more than one byte, plus a pass over the batch.
 /// Threads: as any source.
 /// Example: examples/train_ranks.cpp
 class idx_source {
 public:
     /// Opens the file and reads its header.
     explicit idx_source(std::string path, std::string name = {});
-    /// Reads the header of a file that is open.
+    /// Reads an open file's header.
     explicit idx_source(file const& from, std::string name = {});
 
-    /// The file's first dimension.
+    /// Returns the first dimension.
     [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }
     [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }  ///< one
     [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }  ///< the file's
 
-    /// As a source. Throws: misuse, data_error.
+    /// Gathers samples. Throws: misuse, data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
 
 private:
@@ -55,7 +54,7 @@ private:
     static std::size_t big_endian(std::span<std::byte const> bytes) noexcept;
 
     static void swap_elements(std::span<std::byte> bytes, std::size_t element) noexcept;
-    template <std::size_t Bytes>  // a constant, so that the compiler turns the loop into swap instructions
+    template <std::size_t Bytes>  // a constant: the loop compiles to byte-swap instructions
     static void swap_each(std::span<std::byte> bytes) noexcept;
 
     raw_source samples_;

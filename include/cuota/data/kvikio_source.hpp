@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Records that KvikIO reads: straight to the device where there is GPUDirect Storage. Needs KvikIO; included by nothing else
-/// of the library.
+/// Records read by KvikIO, directly to the device where GPUDirect Storage is available. Requires KvikIO. In no umbrella header.
 #pragma once
 
 #if !__has_include(<kvikio/file_handle.hpp>)
@@ -35,42 +34,41 @@
 
 namespace cuota::inline v0 {
 
-/// The records of a raw_source or of a .npy file, read by KvikIO's threads into host memory or into device memory. A loader
-/// whose slots are on the device has them read there without the host's memory in between, where GPUDirect Storage works:
+/// Records of a raw_source or .npy file, read by KvikIO's threads into host or device memory. With GPUDirect Storage, a loader with slots
+/// in device memory bypasses host memory:
 ///
 ///     cuota::kvikio_source const images{cuota::npy_source{"images.npy"}};
 ///     cuota::batch_loader loader{images, {.batch = 256, .device = gpu, .pinned = gpu,
 ///                                         .host_memory = cuota::device_memory{}}};
 ///
-/// Elsewhere KvikIO goes through pinned memory of its own (defaults::bounce_buffer_size a thread), of which no budget knows.
-/// Records of several fields stand between each other in the file: make a file of each, and a zip_source of those.
-/// Throws:  on construction misuse for records of several fields; data_error when KvikIO cannot open the file, also because
-///          it finds no CUDA driver. gather: data_error, which names the sample: no read is under way then any more; misuse in
-///          a forked child, which has none of KvikIO's threads.
-/// Cost:    samples that follow each other are one read, in tasks of at most KvikIO's defaults::task_size: small records in any
-///          order are sooner read by the source itself. A gather allocates.
+/// Otherwise KvikIO uses its own pinned memory (defaults::bounce_buffer_size per thread), charged to no budget. Fields of a record are
+/// interleaved in the file: for several fields, use one file each and a zip_source.
+/// Throws:  on construction misuse for several fields; data_error if KvikIO cannot open the file, or finds no CUDA driver. gather:
+///          data_error, naming the sample, after all reads have finished; misuse in a forked child, which has none of KvikIO's threads.
+/// Cost:    consecutive samples are one read, in tasks of at most KvikIO's defaults::task_size. Small records in random order are read
+///          faster by the source itself. A gather allocates.
 /// Follows: KvikIO's FileHandle::pread.
 /// Threads: as any source.
 class kvikio_source {
 public:
-    static constexpr bool fills_device_memory = true;  ///< a loader may have its slots on the device
+    static constexpr bool fills_device_memory = true;  ///< slots may be in device memory
 
-    /// Opens the file of these records once more, by KvikIO.
+    /// Opens the records' file again, with KvikIO.
     explicit kvikio_source(raw_source const& records) : state_{shared_value<state>::make(records)} {}
-    /// That of an array.
+    /// Opens the array's file.
     explicit kvikio_source(npy_source const& array) : kvikio_source{array.records()} {}
 
-    /// The same data; its move is a copy, so a source that was moved from is still valid.
+    /// Copies share the data. A move is a copy, so a moved-from source remains valid.
     kvikio_source(kvikio_source const&) noexcept = default;
-    kvikio_source& operator=(kvikio_source const&) noexcept = default;  ///< the same data as other
+    kvikio_source& operator=(kvikio_source const&) noexcept = default;  ///< shares the data of other
     ~kvikio_source() = default;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->records.size(); }  ///< records
-    /// One.
+    /// Returns the single field.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->records.fields(); }
     [[nodiscard]] std::string const& name() const noexcept { return state_->records.name(); }  ///< the file's
 
-    /// As a source, into host memory or the current device's. Waits until all is read.
+    /// Gathers into host memory or memory of the current device; blocks until all is read.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         if (samples.empty()) return;
@@ -82,7 +80,7 @@ public:
         }
         all.finish();
     }
-    /// The same for runs: one read each.
+    /// Gathers runs, with one read each.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const {
         check_gather_runs(*this, runs, out);
         reads all{*state_, out[0]};
@@ -106,26 +104,26 @@ private:
             }
         }
 
-        raw_source records;  // where they stand; it has checked the file
+        raw_source records;  // locates and has validated the records
         kvikio::FileHandle handle;
         detail::process_mark made;
     };
 
-    /// Reads under way into one place, which they have left when this ends.
+    /// Pending reads into one span; the destructor waits for them.
     class reads {
     public:
         reads(state& from, std::span<std::byte> to) : from_{from}, left_{to} {
             if (from_.made.is_of_parent()) detail::throw_forked();  // KvikIO's threads are the parent's
         }
-        reads(reads const&) = delete;  // they write to memory that is somebody's
+        reads(reads const&) = delete;  // they write to the caller's memory
         reads& operator=(reads const&) = delete;
         ~reads() {
             for (task& t : tasks_)
                 if (t.bytes.valid()) t.bytes.wait();
         }
 
-        /// Behind what was started before. Each piece is one task of KvikIO's: a read of several would not wait for the
-        /// others when one fails.
+        /// Starts a run, after earlier ones. Each piece is its own KvikIO task, because a read of several does not wait for the others when
+        /// one fails.
         void start(sample_run run) {
             raw_layout const& layout = from_.records.layout();
             std::uint64_t offset = layout.header + run.first * layout.record;
@@ -141,7 +139,7 @@ private:
                 bytes -= now;
             }
         }
-        /// Waits for all, and throws what the first that failed met.
+        /// Waits for all; throws the first error.
         void finish() {
             std::optional<data_error> met;
             for (task& t : tasks_) try {

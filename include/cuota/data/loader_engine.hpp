@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The machinery of batch_loader: workers fill pinned slots, one stream copies them in order, batches hold the result.
+/// Implementation of batch_loader: workers fill pinned slots, one stream copies in order, batches own the result.
 #pragma once
 
 #include <algorithm>
@@ -39,26 +39,25 @@
 
 namespace cuota::inline v0::detail {
 
-/// One loader's threads, slots and order of batches.
+/// Threads, slots and batch order of one loader.
 ///
-/// Workers claim batches in order, each holding a pinned slot before it claims one, so the next batch in line always
-/// has a slot and the line cannot lock up. The thread that makes progress possible (a worker that filled, a thread whose batch
-/// ended) enqueues the copies that can be enqueued, in order. It does so without the lock, because the program's transform is
-/// called in it; a thread that finds another one at this leaves its copies to that one. No thread does only this.
-/// A failure takes the place of the batch it happened to.
+/// Workers claim batches in order, each holding a pinned slot before it claims. So the next batch in order always has a slot, and the queue
+/// cannot deadlock. The thread that makes progress possible (a worker that filled a slot, a thread that destroyed a batch) enqueues the
+/// possible copies, in order. It does so without the lock, because this calls the program's transform; a second thread leaves its copies to
+/// the first. No thread is dedicated to copying. A failure replaces its batch.
 class loader_engine final : public ref_counted {
 public:
     loader_engine(any_source from, loader_options const& options, place where);
 
     ~loader_engine();
 
-    /// Stops and joins the workers; a read under way is the longest that takes. Batches stay valid. An epoch that goes on
-    /// has those that were copied, and then is told why there are no more: nobody would ever bring them.
+    /// Stops and joins the workers, within at most one read. Batches stay valid. A running epoch delivers the copied batches, then throws
+    /// misuse.
     void shut_down() noexcept;
 
-    /// Throws: misuse in a forked child of the process that made the loader, and within a device_transform of the loader.
+    /// Throws: misuse in a forked child, and within the loader's device_transform.
     void expect_usable(place where) const;
-    /// Runs end(engine) for an owner that is destroyed, except in a forked child, and drops the owner's share.
+    /// Runs end(engine) for a destroyed owner, except in a forked child, and drops its reference.
     template <class End>
     static void let_go(shared<loader_engine>& of, End end) noexcept {
         if (!of) return;
@@ -66,41 +65,40 @@ public:
         of = {};
     }
 
-    /// Throws: misuse while an epoch goes on or a batch is alive.
+    /// Throws: misuse while an epoch is running or a batch lives.
     void expect_unused(place where) const;
 
     // --- the consumer ---
 
-    /// Takes what was given back between epochs: outside the lock, for others may be asked for it.
-    /// Throws: misuse while another epoch is going on, or for a position that there is not; what loader_slots::start_use
-    /// throws. The loader is as before then.
+    /// Starts an epoch. First reallocates released memory, outside the lock, because that may reclaim from others.
+    /// Throws: misuse while another epoch is running, or if position is out of range; as loader_slots::start_use. On failure, the loader is
+    /// unchanged.
     void start_epoch(std::uint64_t epoch, std::uint64_t position, place where);
 
-    /// Ends the epoch. Batches that workers still read are dropped when they have been read; slots that were filled or copied return to
-    /// their rings. Waits for a copy that another thread is enqueuing. Within the loader's device_transform the epoch ends when that has
-    /// returned.
+    /// Ends the epoch. Batches being read are dropped afterwards; filled or copied slots become free. Waits for a copy that another thread
+    /// is enqueuing. Within the loader's device_transform, takes effect when that returns.
     void end_epoch() noexcept;
 
-    /// True when `next` has not to wait any more, false when that has taken too long.
+    /// Waits until `next` would not block; false on timeout.
     [[nodiscard]] bool wait_for(std::chrono::nanoseconds most, std::stop_token const& stop);
 
-    /// The next batch of the epoch, or nothing at its end and when stop was requested. Waits on the host until its copy is
-    /// enqueued. Throws: what its worker or its copy met; misuse when the caller holds every device slot.
+    /// Returns the next batch, or nullopt at the end or after a stop request. Blocks the host until its copy is enqueued. Throws: the error
+    /// of its worker or copy; misuse if the caller holds every device slot.
     [[nodiscard]] std::optional<batch_line::delivery> next(std::stop_token const& stop);
 
-    /// Where the epoch is that goes on, or went on last.
+    /// Returns the position in the current or last epoch.
     [[nodiscard]] loader_state state() const;
-    /// Of what is drawn, from how many samples.
+    /// Returns the fingerprint of the sampler and the number of samples.
     [[nodiscard]] std::uint64_t order_id() const;
-    /// Of the same epoch. Throws: cuda_error when copies are timed.
+    /// Returns that epoch's statistics. Throws: cuda_error if copies are timed.
     [[nodiscard]] loader_stats stats() const;
 
-    /// Work on s may use the batch in that slot from here on, once its copy is over. Throws: cuda_error.
+    /// Orders later work on s after the slot's copy. Throws: cuda_error.
     void use(std::uint32_t index, stream_ref s) { memory_->slot(index).use(s, plan().device_slot.bytes); }
-    /// Throws: misuse when kernels of the stream's device cannot reach the batch in that slot; cuda_error.
+    /// Throws: misuse if kernels on the stream's device cannot access the slot; cuda_error.
     void check_reach(std::uint32_t index, stream_ref s, place where) const;
 
-    /// A batch ended: its slot may be overwritten once what the streams did with it is over.
+    /// Ends a batch; its slot is overwritten after the work of the streams that used it.
     void release(std::uint32_t index) noexcept;
 
     [[nodiscard]] device_slot const& slot(std::uint32_t index) const noexcept { return memory_->slot(index); }
@@ -123,7 +121,7 @@ private:
 
     // --- workers ---
 
-    // Every way through here publishes exactly one result for the batch that was claimed.
+    // Every path publishes exactly one result per claimed batch.
     void work(std::stop_token stop, std::size_t number, batch_reader& reader) noexcept;
 
     struct claim {
@@ -132,23 +130,22 @@ private:
         dealt_batch at;
     };
 
-    // The generation that has work, with a brief use of the ring, until a batch is claimed or none is left.
+    // Returns a generation with work; starts a brief use of the ring, until a batch is claimed or none remains.
     [[nodiscard]] std::optional<std::uint64_t> wait_for_work(std::stop_token const& stop, std::size_t worker);
 
-    // The next batch in line and its samples, which depend on nothing but its place in the epoch. The use of
-    // the ring lasts then until it is published: to read takes as long as it takes. Nothing when that generation is
-    // over: what the worker met in it, a failure perhaps, is no other epoch's.
+    // Claims the next batch and extends the brief use until the batch is published. Returns nullopt if that generation has ended; a failure
+    // met in it concerns no other epoch.
     [[nodiscard]] std::optional<claim> next_claim(std::uint64_t generation, std::size_t worker,
                                                   batch_reader& reader, std::exception_ptr& failure,
                                                   worker_times& taken);
-    // Its samples are looked at first, for they say where the batch ends, and the next one begins: by one worker at a time,
-    // but not under the lock, for it is the program's sampler and source that tell.
+    // Does the same where rows determine the end of a batch: draws its samples first. One worker at a time, not under the lock, because the
+    // program's sampler and source are called.
     [[nodiscard]] std::optional<claim> claim_by_rows(std::uint64_t generation, std::size_t worker,
                                                      batch_reader& reader, std::exception_ptr& failure,
                                                      worker_times& taken);
-    // Under the lock.
+    // Requires the lock.
     [[nodiscard]] claim claim_at(dealt_batch const& at) noexcept;
-    // A batch that only takes a failure along, and nothing is behind it.
+    // Returns an empty batch that only carries a failure; no batch follows it.
     [[nodiscard]] dealt_batch nowhere() const noexcept { return {line_.end(), 0, line_.end()}; }
 
     void publish(std::size_t worker, batch_line::claim const& mine,
@@ -162,33 +159,33 @@ private:
         std::uint64_t epoch;
     };
     void copy_what_can_be() noexcept;
-    // Does nothing while another thread copies.
+    // Returns nullopt while another thread copies.
     [[nodiscard]] std::optional<copying> begin_copying() noexcept;
-    // What became of it. Returns the next one; when there is none, the thread copies no more.
+    // Stores a copy's result and returns the next; on nullopt, the thread has stopped copying.
     [[nodiscard]] std::optional<copying> copied(copying const& done, std::size_t bytes,
                                                 std::exception_ptr failure) noexcept;
-    // Under the lock.
+    // Requires the lock.
     [[nodiscard]] std::optional<copying> next_copying() noexcept;
 
     any_source from_;
     loader_memory memory_;
     batch_deal const deal_{memory_->shape().positions, options().batch, options().last, options().part};
 
-    // One worker at a time finds where a batch ends that its rows end. A turn of the workers, in which the program's sampler and source
-    // are called: no other function takes it, so a call into the loader from there does not wait for it. Taken before the other.
+    // Serializes claim_by_rows, which calls the program's sampler and source. No other function locks it, so calls from there into the
+    // loader cannot deadlock. Locked before guard_.
     std::mutex dealing_;
-    mutable std::mutex guard_;  // for all below
+    mutable std::mutex guard_;  // protects all members below
     std::condition_variable_any work_;
     std::condition_variable_any arrived_;
     batch_line line_;
-    std::uint64_t begin_ = 0;  // where the epoch began that goes on, or went on last
+    std::uint64_t begin_ = 0;  // start of the current or last epoch
     loader_times times_;
     bool is_copying_ = false;
-    bool ends_after_copy_ = false;           // the epoch, which the transform that is called has ended
-    copy_stage stage_;                       // not under the lock
-    std::atomic<std::uint64_t> copies_ = 0;  // enqueued in all epochs; for who waits without the lock
+    bool ends_after_copy_ = false;           // end_epoch() was called within the transform
+    copy_stage stage_;                       // not protected by guard_
+    std::atomic<std::uint64_t> copies_ = 0;  // enqueued in all epochs; waiters read it without the lock
 
-    dynamic_array<std::jthread> workers_;  // last: they use everything above
+    dynamic_array<std::jthread> workers_;  // last: they use all members above
 };
 
 }  // namespace cuota::inline v0::detail
@@ -202,7 +199,7 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE loader_engine::loader_engine(any_source from, loader_options const& options, place where)
     : from_{std::move(from)},
       memory_{loader_memory::of(from_, options, where)},
-      // Batches claimed and not yet copied hold a slot of the ring each, or failed, once a worker; one is being copied.
+      // A claimed, uncopied batch holds a ring slot, has failed (one per worker), or is being copied.
       line_{plan().host_slots + options.workers + 1, plan().device_slots, memory_->shape().list_with_room()},
       stage_{*memory_.operator->()} {
     times_.have_workers(options.workers);
@@ -297,7 +294,7 @@ CUOTA_INLINE void loader_engine::end_epoch() noexcept {
 
 CUOTA_INLINE bool loader_engine::wait_for(std::chrono::nanoseconds most, std::stop_token const& stop) {
     std::unique_lock lock{guard_};
-    most = std::min<std::chrono::nanoseconds>(most, std::chrono::hours{24 * 365});  // the clock's end is near
+    most = std::min<std::chrono::nanoseconds>(most, std::chrono::hours{24 * 365});  // prevents clock overflow
     if (is_next_known()) return true;
     times_.waits();
     bool const is_known = arrived_.wait_for(lock, stop, most, [&] { return is_next_known(); });
@@ -326,7 +323,7 @@ CUOTA_INLINE std::optional<batch_line::delivery> loader_engine::next(std::stop_t
 }
 
 CUOTA_INLINE loader_state loader_engine::state() const {
-    std::uint64_t const order = order_id();  // a program's own sampler is asked
+    std::uint64_t const order = order_id();  // before the lock: calls the program's sampler
     region_lock const lock{guard_};
     return {times_.epoch(), line_.position(), order};
 }
@@ -394,7 +391,7 @@ CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
     if (options().worker_start) try {
             options().worker_start(number);
         } catch (...) { failure = std::current_exception(); }
-    std::exception_ptr const broken = failure;  // from the start: it fails every batch
+    std::exception_ptr const broken = failure;  // fails every batch
     while (std::optional<std::uint64_t> const epoch = wait_for_work(stop, number)) {
         std::optional<staging_ring::fill_lease> lease;
         failure = broken;
@@ -405,7 +402,7 @@ CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
         } catch (...) { failure = std::current_exception(); }
         std::optional<claim> const mine =
             lease || failure ? next_claim(*epoch, number, reader, failure, taken) : std::nullopt;
-        if (!mine) {  // somebody else took the last one, the epoch is over, or the loader is
+        if (!mine) {  // all are claimed, or the epoch or loader has ended
             lease.reset();
             memory_->uses_of_ring().drop_brief();
             if (failure && failure != broken) report_failure_of([&] { std::rethrow_exception(failure); });
@@ -413,7 +410,7 @@ CUOTA_INLINE void loader_engine::work(std::stop_token stop, std::size_t number,
         }
         try {
             if (!failure) {
-                device_scope const here{memory_->where()};  // for a program's source and sampler
+                device_scope const here{memory_->where()};  // for the program's source and sampler
                 if (!is_by_rows()) reader.draw(mine->epoch, mine->at, taken);
                 {
                     std::lock_guard const lock{guard_};
@@ -487,7 +484,7 @@ CUOTA_INLINE void loader_engine::publish(std::size_t worker, batch_line::claim c
         region_lock const lock{guard_};
         times_.goes_on(worker, worker_stage::idle);
         if (line_.fill(mine, lease, samples, std::move(failure))) times_.filled(taken);
-        lease.reset();  // nobody waits for it any more
+        lease.reset();  // no longer needed
         memory_->uses_of_ring().drop();
     }
     copy_what_can_be();
@@ -533,7 +530,7 @@ CUOTA_INLINE auto loader_engine::copied(copying const& done, std::size_t bytes,
         }
         next = next_copying();
     }
-    arrived_.notify_all();  // waiters need not wait for the next batch's transform
+    arrived_.notify_all();  // before the next batch's transform
     if (is_over) memory_->drop_use();
     return next;
 }

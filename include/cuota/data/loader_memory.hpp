@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Who owns the slots of a batch_loader, and what its budgets know of them.
+/// Ownership of a batch_loader's slots, and their registration with budgets.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A part of a loader's memory to its budget: bytes that have a name, and may be given back.
+/// One part of a loader's memory, registered with its budget as a named, reclaimable holder.
 class loader_stake final : public stakeholder {
 public:
     loader_stake(shared<loader_slots> slots, loader_part which, budget account);
@@ -38,16 +38,14 @@ private:
     budget account_;
 };
 
-/// Owns the memory of one loader, and is known by it to its budgets. At its end all has been given back.
-/// Throws: on construction budget_exceeded (which tells the largest batch that would fit), out_of_memory, cuda_error;
-///         nothing is held then.
+/// Owns a loader's memory, registered with its budgets; frees it on destruction.
+/// Throws: on construction budget_exceeded (with the largest fitting batch), out_of_memory, cuda_error. On failure, nothing is held.
 class loader_memory {
 public:
     loader_memory(loader_shape shape, place where);
-    /// The same for a batch that is chosen, and that others leave less room for than there was a moment ago: with one that
-    /// fits.
+    /// Constructs; if an automatic batch size no longer fits because other threads allocated, retries with one that fits.
     [[nodiscard]] static loader_memory of(any_source const& from, loader_options how, place where);
-    loader_memory(loader_memory const&) = delete;  // one loader's, and its slots are lent by address
+    loader_memory(loader_memory const&) = delete;  // one loader's; pointers to its slots exist
     loader_memory& operator=(loader_memory const&) = delete;
     ~loader_memory();
 
@@ -57,7 +55,7 @@ private:
     [[nodiscard]] shared<loader_stake> stake_of(loader_part which,
                                                 std::optional<budget> const& account) const;
 
-    shared<loader_slots> slots_;  // may outlive this, empty, while a refusal is put together
+    shared<loader_slots> slots_;  // may outlive this, empty, while a refusal is assembled
     shared<loader_stake> pinned_;
     shared<loader_stake> device_;
 };

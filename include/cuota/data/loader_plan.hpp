@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a loader will hold, byte for byte, before it takes anything.
+/// Options of a loader, and the exact memory it will hold.
 #pragma once
 
 #include <cstddef>
@@ -28,120 +28,115 @@
 
 namespace cuota::inline v0 {
 
-/// As loader_options::batch: the largest whose slots fit what the loader's budgets have free when it is made, of all
-/// samples at most. loader_plan::batch says which that is.
+/// For loader_options::batch: the largest batch (at most all samples) for which the slots fit the budgets' available bytes on construction;
+/// see loader_plan::batch.
 inline constexpr std::size_t automatic_batch = unlimited;
-/// As loader_options::rows: the most that fit in the same way.
+/// For loader_options::rows: the largest number that fits in the same way.
 inline constexpr std::size_t automatic_rows = unlimited;
 
-/// How a loader loads. Only `batch` must be given, and `rows` if the source has a ragged field.
-/// Checked when the loader is made, or by plan_loader. Example: examples/train.cpp
+/// Options of a batch_loader. Required: `batch`, and `rows` for a source with ragged fields. Checked on construction and by plan_loader.
+/// Example: examples/train.cpp
 struct loader_options {
-    std::size_t batch = 0;  ///< samples in a batch, the most if there are `rows`; or automatic_batch
-    /// The most rows that each ragged field has in a batch, or automatic_rows: words, frames. A batch has as many samples
-    /// as fit both; one that has more rows by itself is a sample_too_long in its batch's place.
+    std::size_t batch = 0;  ///< samples per batch (an upper limit if `rows` is set), or automatic_batch
+    /// Maximum rows (words, frames) of each ragged field in a batch, or automatic_rows. A batch has the most samples that satisfy both
+    /// limits; for a single sample beyond `rows`, sample_too_long is thrown in place of its batch.
     std::size_t rows = 0;
-    std::optional<budget> device{};         ///< charged for the device slots; none: not limited
-    std::optional<budget> pinned{};         ///< charged for the pinned slots; none: not limited
-    std::optional<std::uint64_t> seed{};    ///< short for a shuffle_sampler; none: in the source's order
-    std::optional<any_sampler> sampler{};   ///< which samples an epoch takes, and in which order
-    last_batch last = last_batch::partial;  ///< what becomes of the samples that are left over
-    shard part{};             ///< of several processes that share each epoch; `batch` is this one's
-    std::size_t workers = 1;  ///< threads that read; the order of samples does not depend on them
-    std::size_t device_slots =
-        2;  ///< batches on the device at once: with one, copying and computing take turns
-    std::size_t host_slots = 0;  ///< pinned slots; 0: workers + 2
-    /// Of the pinned slots, not charged by itself. registered_memory is sooner there; device_memory is for sources that can
-    /// fill it, as kvikio_source, and `pinned` is the device's budget then.
+    std::optional<budget> device{};         ///< charged for the device slots; nullopt: unlimited
+    std::optional<budget> pinned{};         ///< charged for the pinned slots; nullopt: unlimited
+    std::optional<std::uint64_t> seed{};    ///< shorthand for a shuffle_sampler; nullopt: source order
+    std::optional<any_sampler> sampler{};   ///< selects the samples of an epoch and their order
+    last_batch last = last_batch::partial;  ///< treatment of the remaining samples
+    shard part{};                           ///< this process among several; `batch` is per process
+    std::size_t workers = 1;                ///< reading threads; they do not affect the sample order
+    std::size_t device_slots = 2;           ///< batches on the device; with 1, copies and compute alternate
+    std::size_t host_slots = 0;             ///< pinned slots; 0: workers + 2
+    /// Memory of the pinned slots, not charged on its own. registered_memory is allocated faster; device_memory is for sources that can
+    /// fill it (kvikio_source), with `pinned` the device's budget.
     any_resource host_memory = any_pinned_memory();
-    /// When the driver cannot lock that much: refuse, or make do with ordinary memory, which is reported, and in the stats.
+    /// If the driver cannot lock the memory: refuse, or use pageable memory, which is reported and shown in stats.
     pin_failure on_pin_failure = pin_failure::refuse;
-    std::optional<device_transform>
-        transform{};            ///< what becomes of each batch on the device; none: as the source has it
-    tag name = "loader slots";  ///< for messages and accounts
-    bool time_copies = false;   ///< for batch_loader::stats: two more events a copy
-    /// Overwrites each batch with bytes of 0xFF, NaN as floats, once all that used it is over: who kept a view of it sees
-    /// that. For finding mistakes; it takes the device's time, not the link's.
+    std::optional<device_transform> transform{};  ///< applied to each batch on the device; nullopt: none
+    tag name = "loader slots";                    ///< for messages and accounts
+    bool time_copies = false;                     ///< for batch_loader::stats: two more events per copy
+    /// For debugging: overwrites each batch with 0xFF bytes (NaN as floats) after all work that used it, to expose stale views. Costs
+    /// device time, not link bandwidth.
     bool poison = false;
-    bool progress = false;  ///< a line on standard error while an epoch goes on, where that is a terminal
-    /// Called by each worker, numbered from 0, before it reads: to bind it to processors, for instance. What it throws
-    /// comes in place of the worker's batches.
+    bool progress = false;  ///< shows a line on standard error during an epoch if that is a terminal
+    /// Called by each worker, numbered from 0, before it reads; for instance to set CPU affinity. An exception replaces the worker's
+    /// batches.
     std::function<void(std::size_t worker)> worker_start{};
-    /// Who gives back first when a budget is short: the higher, as for `reclaimer`; pools have 0 if they do not say.
-    /// Set: between epochs the loader gives its device slots and its pinned slots back, each as a whole, to the budget
-    /// that is short, and takes them again when the next epoch starts, which may be refused.
-    /// None: it keeps them as long as it lives, and no epoch is refused.
+    /// Reclaim order when a budget is short: higher first, as for `reclaimer`; pools default to 0.
+    /// If set, the loader frees its device or pinned slots, each as a whole, between epochs, and reallocates them when the next epoch
+    /// starts, which may be refused. If not, it keeps them until destroyed, and no epoch is refused.
     std::optional<int> reclaim_priority{};
 };
 
-/// The memory of a loader. Bytes; what it takes is exactly this, all of it on construction, and again at an epoch's
-/// start if it gave back (loader_options::reclaim_priority).
+/// Memory of a loader, in bytes: exactly what it allocates on construction, and again at an epoch's start after releasing it
+/// (loader_options::reclaim_priority).
 struct loader_plan {
     std::size_t batch = 0;                 ///< samples in a full batch
-    std::size_t rows = 0;                  ///< the most of each ragged field in a batch
-    std::optional<std::uint64_t> batches;  ///< in an epoch; none: their rows decide
-    slot_layout host_slot;                 ///< a batch as the source has it, and as it is copied
-    slot_layout device_slot;               ///< a batch as it is delivered: the same if there is no transform
-    slot_layout scratch;                   ///< what its transform has besides, for one batch
-    std::size_t host_slots = 0;            ///< in the ring on the host
+    std::size_t rows = 0;                  ///< maximum rows of each ragged field in a batch
+    std::optional<std::uint64_t> batches;  ///< per epoch; nullopt if their rows determine it
+    slot_layout host_slot;                 ///< a batch as read from the source and copied
+    slot_layout device_slot;               ///< a batch as delivered; equals host_slot without a transform
+    slot_layout scratch;                   ///< the transform's scratch for one batch
+    std::size_t host_slots = 0;            ///< slots of the ring on the host
     std::size_t device_slots = 0;          ///< batches on the device at once
-    std::size_t arrival_bytes =
-        0;  ///< on the device, where a batch waits for its transform, with that scratch
-    std::size_t device_bytes = 0;  ///< all slots, and that
-    std::size_t pinned_bytes = 0;  ///< all slots on the host, as loader_options::host_memory rounds them
+    std::size_t arrival_bytes = 0;         ///< device buffer for the transform's input and scratch
+    std::size_t device_bytes = 0;          ///< all device slots and arrival_bytes
+    std::size_t pinned_bytes = 0;  ///< all host slots, rounded to the granule of loader_options::host_memory
 };
 
 namespace detail {
 
 void check_transform(std::string const& name, std::span<field const> fields, device_transform const& wanted);
 
-// Throws: misuse for two orders at once.
+// Throws: misuse if both seed and sampler are set.
 [[nodiscard]] any_sampler sampler_of(std::string const& name, loader_options const& options);
 
 void check_rows(std::string const& name, std::span<field const> fields, std::size_t rows);
 
-/// The most samples of a batch. One that is never filled would only hold memory.
+/// Returns the largest number of samples that a batch can have; more would only hold memory.
 [[nodiscard]] std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t positions, bool is_by_rows,
                                            loader_options const& options);
 
-/// Of an epoch that has so many positions.
 [[nodiscard]] loader_plan plan_for(std::string const& name, std::uint64_t positions,
                                    std::span<field const> fields, loader_options const& options);
 
-/// What budgets leave for a loader. Bytes.
+/// Available bytes of the budgets; `both` limits the sum if they are the same budget.
 struct loader_room {
     std::size_t device = unlimited;
     std::size_t pinned = unlimited;
     std::size_t both = unlimited;
 };
 
-/// loader_options::batch or ::rows.
+/// Either loader_options::batch or ::rows.
 using batch_size_of = std::size_t loader_options::*;
 
-/// The most of one size of the options, up to what it is there, with which the plan fits; 0 when it never does.
+/// Returns the largest value of `size`, up to its value in options, that fits; 0 if none.
 [[nodiscard]] std::size_t largest_fitting(std::string const& name, std::uint64_t positions,
                                           std::span<field const> fields, loader_options options,
                                           batch_size_of size, loader_room const& room);
 
-/// The size of the options that decides how large a batch is: its rows, or its samples.
+/// Returns the option that determines the batch size: rows or samples.
 [[nodiscard]] batch_size_of size_that_decides(loader_options const& options) noexcept;
 
-/// The options with a number in place of automatic_batch or automatic_rows; 1 when none fits, which is refused then as such
-/// a batch is. Throws: misuse when there is no budget to fit, or both sizes are to be chosen.
+/// Replaces automatic_batch or automatic_rows by the largest number that fits, or by 1, which is then refused as usual. Throws: misuse if
+/// there is no budget, or both are automatic.
 [[nodiscard]] loader_options with_sizes(std::string const& name, std::uint64_t positions,
                                         std::span<field const> fields, loader_options options);
 
 }  // namespace detail
 
-/// The memory that a loader of this source would take, in bytes. Takes nothing, charges nothing, and reads nothing.
-/// Throws: misuse for options that make no loader.
-/// Cost:   with automatic_batch or automatic_rows some plans more, as many as their number has bits.
+/// Returns the memory that a loader of this source would allocate, in bytes. Allocates, charges and reads nothing.
+/// Throws:  misuse for invalid options.
+/// Cost:    with automatic_batch or automatic_rows, a binary search over plans.
 /// Threads: any.
 /// Example:
 ///     std::size_t const bytes = cuota::plan_loader(source, {.batch = 256, .device = budget}).device_bytes;
 template <source S>
 [[nodiscard]] loader_plan plan_loader(S const& from, loader_options const& options) {
-    std::string const& name = from.name();  // or what it gives, kept alive
+    std::string const& name = from.name();  // extends the lifetime of a value
     std::uint64_t const positions = detail::sampler_of(name, options).size(from.size());
     std::span<field const> const fields = from.fields();
     return detail::plan_for(name, positions, fields, detail::with_sizes(name, positions, fields, options));
@@ -178,7 +173,7 @@ CUOTA_INLINE any_sampler sampler_of(std::string const& name, loader_options cons
 CUOTA_INLINE void check_rows(std::string const& name, std::span<field const> fields, std::size_t rows) {
     field const* ragged = nullptr;
     for (std::size_t k = fields.size(); k-- != 0;)
-        if (fields[k].is_ragged) ragged = &fields[k];  // the first one
+        if (fields[k].is_ragged) ragged = &fields[k];  // finds the first one
     if (ragged != nullptr && rows == 0)
         throw_misuse("a loader of {}, whose {} is ragged, was given no `rows`: the most in a batch",
                      {name, field_text(*ragged)});
@@ -265,7 +260,7 @@ CUOTA_INLINE loader_options with_sizes(std::string const& name, std::uint64_t po
         check_rows(name, fields, automatic_rows);
         std::size_t const a_row = std::max<std::size_t>(slot_layout::of(fields, 0, name).row_bytes, 1);
         std::size_t const slots = std::max<std::size_t>(options.device_slots, 1);
-        // More cannot fit, whatever else there is.
+        // An upper bound that ignores other memory.
         options.rows = std::max<std::size_t>(std::min(room.device / slots, room.pinned) / a_row, 1);
     } else options.batch = static_cast<std::size_t>(std::max<std::uint64_t>(positions, 1));
     options.*size = std::max<std::size_t>(largest_fitting(name, positions, fields, options, size, room), 1);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a batch_loader is made of: the fields of its source, the order of its samples, and its plan.
+/// Configuration of a batch_loader: the fields of its source, the sample order, and the plan.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// What a loader is made of.
+/// Immutable configuration of a loader.
 struct loader_shape {
     loader_shape(any_source const& from, loader_options const& how);
 
-    /// The samples at consecutive positions of an epoch, around the end when there are more than it has.
+    /// Draws the samples at consecutive positions of an epoch; positions wrap around at its end.
     void draw(std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
 
     [[nodiscard]] sample_list list_with_room() const;
@@ -32,7 +32,7 @@ struct loader_shape {
     std::vector<field> fields;     // of the source
     std::vector<field> delivered;  // of a batch
     any_sampler order;
-    std::uint64_t seed;       // of a gather's context
+    std::uint64_t seed;       // for gather_context
     std::uint64_t positions;  // of an epoch
     loader_options options;
     loader_plan plan;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The slots of a batch_loader: a pinned ring and a slab on the device, charged, given back and taken again.
+/// Slots of a batch_loader: a pinned ring and a device slab, which can be freed and reallocated.
 #pragma once
 
 #include <array>
@@ -27,12 +27,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// The parts of a loader's memory: each is charged to its own budget, and goes back as a whole or not at all.
+/// The parts of a loader's memory, each charged to its own budget and freed as a whole.
 enum class loader_part { pinned_ring, device_slab };
 
-/// The slots of a loader on either side, and who uses them now: an epoch that is going on and a batch that is alive
-/// both parts, a worker that reads the ring. While nobody does, a part may be given back, by whichever thread met the
-/// pressure.
+/// Both parts of a loader's slots, with use counts. A running epoch and a live batch use both; a reading worker uses the ring. Any thread
+/// short of memory may free an unused part.
 class loader_slots final : public ref_counted {
 public:
     loader_slots(loader_shape shape, place where);
@@ -42,40 +41,40 @@ public:
     [[nodiscard]] loader_plan const& plan() const noexcept { return shape_.plan; }
     [[nodiscard]] device where() const noexcept { return device_; }
 
-    // --- use: the first starts with all memory there, and what is there stays while any lasts ---
+    // --- use: the first starts with all memory allocated, which stays while any use lasts ---
 
-    /// A use of both parts: waits for a giving back that is under way, and takes what is missing.
-    /// Throws: budget_exceeded, out_of_memory, cuda_error; nothing is used then, and as much is held as before.
+    /// Starts a use of both parts: waits while another thread frees one, and allocates the missing ones.
+    /// Throws: budget_exceeded, out_of_memory, cuda_error. On failure, no use is started and the memory held is unchanged.
     void start_use(place where);
-    /// One more, while there is one.
+    /// Adds a use; requires an existing one.
     void add_use() noexcept;
     void drop_use() noexcept;
     [[nodiscard]] use_count& uses_of_ring() noexcept { return at(loader_part::pinned_ring).uses; }
 
-    /// For users.
+    /// Valid only during a use.
     [[nodiscard]] staging_ring& ring() noexcept { return *ring_; }
     [[nodiscard]] device_slot& slot(std::uint32_t index) noexcept { return slots_[index]; }
-    /// Where a batch comes to that is to be transformed: behind the slots.
+    /// Returns the buffer, behind the slots, for a batch to be transformed.
     [[nodiscard]] std::byte* arrival() const noexcept;
     [[nodiscard]] stream const& copies() const noexcept { return *copies_; }
-    /// Any thread, at any time.
+    /// May be called by any thread at any time.
     [[nodiscard]] bool is_pinned() const noexcept { return is_pinned_; }
 
-    // --- giving back ---
+    // --- releasing ---
 
-    /// What give_back of that part would give now. Bytes.
+    /// Returns the bytes that give_back would free now.
     [[nodiscard]] std::size_t idle_bytes(loader_part which) const noexcept;
 
-    /// Gives that part back if nobody uses any, once work that may still use it is over. What cannot be waited for is
-    /// reported, and kept. Returns the bytes given back.
+    /// Frees an unused part after device work that may use it, and returns its bytes. If waiting fails, reports the error and keeps the
+    /// part.
     std::size_t give_back(loader_part which) noexcept;
 
-    /// Gives all back for good, when work that may still use it is over. Nobody uses it any more.
+    /// Frees everything permanently, after device work. No uses may follow.
     void end() noexcept;
 
-    /// Appends what is held of that part's budget now: in use under the loader's name, or idle.
+    /// Appends the part's charged bytes: in use under the loader's name, or idle.
     void holdings(loader_part which, std::vector<holding>& into) const;
-    /// Tells what is held of that part's budget now.
+    /// Reports the part's charged bytes to the observer.
     void tell(loader_part which, budget_observer& o) const noexcept;
     [[nodiscard]] std::string title() const;
 
@@ -85,7 +84,7 @@ private:
         std::size_t bytes;
         std::size_t slots;
         std::size_t granule;
-        std::atomic<bool> is_held = false;  // charged; changed by who starts a use, or gives back
+        std::atomic<bool> is_held = false;  // charged; written when a use starts or the part is freed
         use_count uses{};
     };
 
@@ -96,29 +95,28 @@ private:
 
     void claim() noexcept;
 
-    // --- taking: by the one who starts a use while there is none ---
+    // --- allocating: by the thread that starts the first use ---
 
-    // All of it is charged before any is allocated: what the budgets refuse has cost nothing.
+    // Charges all missing parts before allocating any, so that a refusal costs no allocation.
     void take_missing(place where);
 
     [[nodiscard]] label label_of(loader_part which, place where) const;
 
     void charge_for(loader_part which, place where);
     void arrived(loader_part which) noexcept;
-    // If it was charged, and has not arrived.
+    // Refunds a charge for which nothing was allocated.
     void uncharge(loader_part which) noexcept;
 
     void charge_to(budget const& account, loader_part which, label const& who);
 
-    // The most samples or rows in a batch with which all of the loader would fit, when the part that was refused could get
-    // `room`.
+    // Returns the most samples or rows per batch for which the whole loader fits, with `room` bytes for the refused part.
     [[nodiscard]] std::size_t fitting_size(loader_part refused, std::size_t room) const;
 
     void allocate(loader_part which, place where);
 
-    // --- giving: by the one who has the part alone; another may be giving the other part ---
+    // --- freeing: with exclusive access to the part; another thread may be freeing the other ---
 
-    // False when some of it cannot be waited for, which is reported.
+    // Returns false, after reporting, if some work cannot be waited for.
     [[nodiscard]] bool wait_for_work(loader_part which) noexcept;
 
     void free(loader_part which) noexcept;
@@ -133,7 +131,7 @@ private:
     device const device_;
     std::optional<stream> copies_;
     std::optional<staging_ring> ring_;
-    std::atomic<bool> is_pinned_ = true;  // the ring that is, or was last
+    std::atomic<bool> is_pinned_ = true;  // current or last ring
     std::byte* slab_ = nullptr;
     dynamic_array<device_slot> slots_;
 
@@ -212,7 +210,7 @@ CUOTA_INLINE void loader_slots::end() noexcept {
 }
 
 CUOTA_INLINE void loader_slots::holdings(loader_part which, std::vector<holding>& into) const {
-    bool const is_idle = idle_bytes(which) != 0;  // first: it waits
+    bool const is_idle = idle_bytes(which) != 0;  // called first, since it may wait
     part const& p = at(which);
     if (!p.is_held || p.bytes == 0) return;
     tag const name = is_idle ? tag::named("idle " + title()) : shape_.options.name;
@@ -317,7 +315,7 @@ CUOTA_INLINE std::size_t loader_slots::fitting_size(loader_part refused, std::si
     auto const room_for = [&](loader_part which) {
         part const& p = at(which);
         if (!p.account) return unlimited;
-        // What this loader has by now would be smaller, too.
+        // This loader's current memory would shrink as well.
         return which == refused ? room : saturating_add(p.account->room(), p.is_held ? p.bytes : 0);
     };
     auto const& [pinned, slab] = parts_;
@@ -334,7 +332,7 @@ CUOTA_INLINE void loader_slots::allocate(loader_part which, place where) {
     if (which == loader_part::pinned_ring) {
         ring_.emplace(plan().host_slots, plan().host_slot.bytes, shape_.options.host_memory, who,
                       shape_.options.on_pin_failure,
-                      ring_filler::device);  // the source can, if it is the device's
+                      ring_filler::device);  // a source that can fill device memory
         is_pinned_ = ring_->is_pinned();
         return;
     }

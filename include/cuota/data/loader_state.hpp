@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where a loader is, to be saved beside a checkpoint.
+/// Position of a loader, to be saved with a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,22 @@
 
 namespace cuota::inline v0 {
 
-/// An epoch and a position in it: as much as it takes to go on, whatever the number of workers and processes was.
+/// An epoch and a position: enough to resume with any number of workers and processes.
 /// Example:
 ///     save(loader.state().text());                                              // with the weights
 ///     auto epoch = loader.epoch(cuota::loader_state::parse(saved));             // of the next run
 struct loader_state {
-    std::uint64_t epoch = 0;     ///< its number
-    std::uint64_t position = 0;  ///< positions of the epoch whose batches were delivered, to all processes
-    std::uint64_t order = 0;     ///< the fingerprint of what is drawn from how many samples
+    std::uint64_t epoch = 0;     ///< epoch number
+    std::uint64_t position = 0;  ///< positions whose batches were delivered, over all processes
+    std::uint64_t order = 0;     ///< fingerprint of the sampler and the number of samples
 
-    /// One line, for `parse`.
+    /// Returns one line, for `parse`.
     [[nodiscard]] std::string text() const;
-    /// Throws: misuse when that is no text of a state.
+    /// Parses text(). Throws: misuse if it is not a state.
     [[nodiscard]] static loader_state parse(std::string_view text, place where = place::here());
 
-    friend bool operator==(loader_state const&, loader_state const&) noexcept = default;  ///< in all three
+    friend bool operator==(loader_state const&,
+                           loader_state const&) noexcept = default;  ///< compares all members
 };
 
 }  // namespace cuota::inline v0

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where a loader's time goes, and which stage the others wait for.
+/// Time per stage of a loader, and its bottleneck.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@
 
 namespace cuota::inline v0 {
 
-/// What a batch goes through, and so what may be slower than the rest.
+/// The stages of a batch, one of which is the bottleneck.
 enum class loader_stage {
-    none,      ///< too little was measured
-    program,   ///< batches are there before the program asks for them
+    none,      ///< not enough measurements
+    program,   ///< the program; batches are ready early
     reading,   ///< the source, in the workers
-    device,    ///< copying or computing: loader_options::time_copies tells them apart
+    device,    ///< copying or computing; loader_options::time_copies distinguishes them
     link,      ///< copying to the device
-    computing  ///< what the program does on the device
+    computing  ///< the program's work on the device
 };
 
-/// For messages: "reading".
+/// Returns a name such as "reading".
 [[nodiscard]] constexpr char const* stage_name(loader_stage s) noexcept {
     switch (s) {
         case loader_stage::program: return "the program";
@@ -37,49 +37,46 @@ enum class loader_stage {
     }
 }
 
-/// A read that is under way. Example: loader.stats().longest_read
+/// A read in progress. Example: loader.stats().longest_read
 struct loader_read {
-    std::size_t worker = 0;              ///< which, from 0
+    std::size_t worker = 0;              ///< worker number, from 0
     std::chrono::nanoseconds lasted{0};  ///< since it began
-    std::uint64_t first = 0;             ///< the first sample of the batch
-    std::uint64_t last = 0;              ///< and the last, in the order of the batch
-    std::string source{};                ///< its name
+    std::uint64_t first = 0;             ///< first sample of the batch
+    std::uint64_t last = 0;              ///< last sample, in batch order
+    std::string source{};                ///< name of the source
 };
 
-/// What the present epoch has taken so far, or the last one took: batch_loader::stats. A copy: it does not go on.
+/// Statistics of the current or last epoch (batch_loader::stats); a snapshot.
 /// Example: std::puts(stats_text(loader.stats()).c_str());
 struct loader_stats {
-    std::uint64_t epoch = 0;    ///< its number
-    std::uint64_t batches = 0;  ///< delivered
-    std::optional<std::uint64_t>
-        all_batches{};          ///< of the epoch, from where it began; none: their rows decide how many
-    double covered = 0;         ///< the part of its samples that were delivered, to all processes. 0 to 1
-    std::uint64_t samples = 0;  ///< delivered
-    std::uint64_t bytes = 0;    ///< copied to the device, what was not delivered yet included
-    std::size_t workers = 0;    ///< threads that read
-    bool is_pinned =
-        true;  ///< false: the slots on the host are ordinary memory (loader_options::on_pin_failure)
-    std::chrono::nanoseconds elapsed{0};  ///< since the epoch began, until its end
+    std::uint64_t epoch = 0;                     ///< epoch number
+    std::uint64_t batches = 0;                   ///< delivered
+    std::optional<std::uint64_t> all_batches{};  ///< from the epoch's start on; nullopt: set by rows
+    double covered = 0;                   ///< fraction of samples delivered, over all processes; 0 to 1
+    std::uint64_t samples = 0;            ///< delivered
+    std::uint64_t bytes = 0;              ///< copied to the device, including undelivered batches
+    std::size_t workers = 0;              ///< reading threads
+    bool is_pinned = true;                ///< false: host slots are pageable (loader_options::on_pin_failure)
+    std::chrono::nanoseconds elapsed{0};  ///< from the start of the epoch to now or its end
 
-    // Sums over all workers, of the batches that they have filled and of those in progress.
-    std::chrono::nanoseconds drawing{0};            ///< asking the sampler
-    std::chrono::nanoseconds reading{0};            ///< in the source's gather
-    std::chrono::nanoseconds waiting_for_slots{0};  ///< until a pinned slot's last copy was over
+    // Sums over all workers, including batches in progress.
+    std::chrono::nanoseconds drawing{0};            ///< calls of the sampler
+    std::chrono::nanoseconds reading{0};            ///< calls of the source's gather
+    std::chrono::nanoseconds waiting_for_slots{0};  ///< until a pinned slot's last copy completed
 
-    std::optional<std::chrono::nanoseconds>
-        copying{};                                    ///< the link was busy, with loader_options::time_copies
-    std::chrono::nanoseconds waiting_for_batches{0};  ///< the program, in next() and wait_for(), up to now
-    std::optional<loader_read> longest_read{};        ///< of those under way
+    std::optional<std::chrono::nanoseconds> copying{};  ///< link busy; requires loader_options::time_copies
+    std::chrono::nanoseconds waiting_for_batches{0};    ///< the program, in next() and wait_for(), until now
+    std::optional<loader_read> longest_read{};          ///< of the reads in progress
 
-    /// Whom the others wait for. As measured on the host: a program that only enqueues work waits for batches whoever is
-    /// slow, so that what the workers do decides.
+    /// Returns the bottleneck, measured on the host. A program that only enqueues work waits for batches whichever stage is slow; the
+    /// workers' times then decide.
     [[nodiscard]] loader_stage bottleneck() const noexcept;
 
-    /// Of the time since the epoch began. 0 to 1.
+    /// Returns part / elapsed, 0 to 1.
     [[nodiscard]] double share(std::chrono::nanoseconds part) const noexcept;
-    /// The same for what all workers did together.
+    /// Returns the same for a sum over all workers.
     [[nodiscard]] double share_of_workers(std::chrono::nanoseconds part) const noexcept;
-    /// Delivered, on average since the epoch began; 0 at its start.
+    /// Returns the average since the epoch began; initially 0.
     [[nodiscard]] double batches_per_second() const noexcept;
 };
 
@@ -89,13 +86,11 @@ namespace detail {
 
 [[nodiscard]] std::string rate_text(double per_second);
 
-/// What there is to do about a stage that the others wait for.
 [[nodiscard]] char const* advice_for(loader_stage slowest) noexcept;
 
 }  // namespace detail
 
-/// In words: how far, how fast, what takes how much of the time, and whom the others wait for; and a read that has gone on for a second and
-/// more. One line.
+/// Returns one line: progress, rate, share of time per stage, bottleneck, and a read that has lasted at least a second.
 /// Throws: std::bad_alloc.
 [[nodiscard]] std::string stats_text(loader_stats const& s);
 

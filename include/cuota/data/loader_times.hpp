@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Adds up what an epoch takes.
+/// Accumulates the times of an epoch.
 #pragma once
 
 #include <chrono>
@@ -16,11 +16,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// Adds the time of a scope.
+/// Adds the duration of its scope to a sum.
 class stopwatch {
 public:
     explicit stopwatch(std::chrono::nanoseconds& into) noexcept : into_{into} {}
-    stopwatch(stopwatch const&) = delete;  // a scope is one place
+    stopwatch(stopwatch const&) = delete;  // bound to one scope
     stopwatch& operator=(stopwatch const&) = delete;
     ~stopwatch() { into_ += std::chrono::steady_clock::now() - begin_; }
 
@@ -29,32 +29,32 @@ private:
     std::chrono::steady_clock::time_point const begin_ = std::chrono::steady_clock::now();
 };
 
-/// What one batch took of a worker's time.
+/// Worker time of one batch.
 struct worker_times {
     std::chrono::nanoseconds waiting{0};
     std::chrono::nanoseconds drawing{0};
     std::chrono::nanoseconds reading{0};
 };
 
-/// The present activity of a worker.
+/// Activity of a worker.
 enum class worker_stage { idle, waiting, drawing, reading };
 
-/// The times of the current epoch, or else of the last one, with stages in progress counted up to now. Threads: one at a time.
+/// Times of the current or last epoch, including stages in progress. Threads: one at a time.
 class loader_times {
 public:
     /// Throws: std::bad_alloc.
     void have_workers(std::size_t count) { workers_.resize(count); }
 
     void begin(std::uint64_t epoch) noexcept;
-    /// Once: what comes later does not count.
+    /// Stops the time; later calls have no effect.
     void end() noexcept;
 
     void filled(worker_times const& taken) noexcept;
     void copied(std::size_t bytes) noexcept { sum_.bytes += bytes; }
-    /// Notes that a worker begins a stage. Its earlier stages are added to the sums when it has filled a batch.
+    /// Records that a worker begins a stage; filled() adds its earlier stages.
     void goes_on(std::size_t worker, worker_stage stage,
                  std::span<std::uint64_t const> samples = {}) noexcept;
-    /// Notes that the program begins to wait for a batch; waits_no_more() ends that.
+    /// Records that the program begins to wait, until waits_no_more().
     void waits() noexcept { waits_since_ = std::chrono::steady_clock::now(); }
     void waits_no_more() noexcept;
     void delivered(std::size_t samples) noexcept;
@@ -68,13 +68,13 @@ private:
     struct worker {
         worker_stage stage = worker_stage::idle;
         instant since{};
-        std::uint64_t first = 0, last = 0;  // of the samples that it reads
+        std::uint64_t first = 0, last = 0;  // samples being read
     };
 
     loader_stats sum_;
     dynamic_array<worker> workers_;
     std::optional<instant> waits_since_;
-    std::optional<std::chrono::steady_clock::time_point> begin_;  // none: there was no epoch
+    std::optional<std::chrono::steady_clock::time_point> begin_;  // nullopt: no epoch yet
     std::optional<std::chrono::steady_clock::time_point> end_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Samples that are in host memory already.
+/// A source over samples in host memory.
 #pragma once
 
 #include <concepts>
@@ -25,8 +25,8 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Copies records of one size from anywhere to one place, back to back; such as follow each other in one go.
-/// The size of small ones is known to the compiler, and the next record is on its way while one is copied.
+/// Gathers records of equal size contiguously, consecutive ones at once. Sizes up to 8 are compile-time constants; the next record is
+/// prefetched during a copy.
 class record_gatherer {
 public:
     record_gatherer(std::byte const* from, std::size_t bytes) noexcept : from_{from}, bytes_{bytes} {}
@@ -44,7 +44,7 @@ private:
         }
     }
     void runs(std::span<std::uint64_t const> samples, std::byte* to) const noexcept;
-    // The first lines; the processor sees by itself how they go on.
+    // Prefetches the first cache lines; the hardware prefetcher continues.
     void fetch(std::uint64_t sample, std::size_t count) const noexcept;
 
     std::byte const* from_;
@@ -53,45 +53,45 @@ private:
 
 }  // namespace detail
 
-/// One field of samples that follow each other in memory: an array of a shape per sample. To join several: zip_source.
+/// Samples of one field, contiguous in memory: an array of fixed shape per sample. zip_source combines fields.
 ///
-/// Throws: misuse when the values are not a whole number of samples.
-/// Cost:   a copy of the source shares the values. A gather copies every sample once and allocates nothing.
+/// Throws:  misuse if the values are not a whole number of samples.
+/// Cost:    copies share the values. A gather copies each sample once and allocates nothing.
 /// Threads: as any source.
 /// Example: cuota::memory_source images{"images", std::move(pixels), {28, 28}};
 class memory_source {
 public:
-    /// Owns the values. `shape` is one sample's; {} is a single number.
+    /// Owns the values. `shape` is per sample; {} is a scalar.
     template <class T>
         requires(detail::element_like<T> && !std::same_as<T, bool>)
     memory_source(std::string name, std::vector<T> values, std::vector<std::size_t> shape = {})
         : memory_source{std::move(name), shared_value<std::vector<T> const>::make(std::move(values)),
                         std::move(shape)} {}
 
-    /// A span does not say who keeps its values: hand over the vector, or call `of` and keep them.
+    /// Deleted: a span owns no values. Move the vector in, or keep the values and call `of`.
     template <class T, std::size_t n>
-    memory_source(std::string, std::span<T, n>,  // hand over a vector, or call `of`
+    memory_source(std::string, std::span<T, n>,  // move a vector in, or use `of`
                   std::vector<std::size_t> = {}) = delete;
 
-    /// Values that the caller keeps alive, and unchanged while they are read.
+    /// Refers to values that the caller keeps alive, and constant during reads.
     template <class T, std::size_t extent>
         requires detail::element_like<std::remove_const_t<T>>
     [[nodiscard]] static memory_source of(std::string name, std::span<T, extent> values,
                                           std::vector<std::size_t> shape = {}) {
         return {std::move(name), nullptr, std::span<std::remove_const_t<T> const>{values}, std::move(shape)};
     }
-    /// A vector may be a temporary: hand it over, or keep it and give a span of it.
+    /// Deleted: the vector may be a temporary. Move it in, or keep it and pass a span.
     template <class T>
     static memory_source of(std::string, std::vector<T> const&,  // memory_source{name, vector}, or a span
                             std::vector<std::size_t> = {}) = delete;
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }              ///< samples
     [[nodiscard]] std::span<field const> fields() const noexcept;                    ///< one
-    [[nodiscard]] std::string const& name() const noexcept { return field_->name; }  ///< the field's
+    [[nodiscard]] std::string const& name() const noexcept { return field_->name; }  ///< the field's name
 
-    /// As a source. Throws: misuse before anything is written.
+    /// Gathers samples. Throws: misuse, before writing.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
-    /// The same for runs of samples.
+    /// Gathers runs of samples.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:
@@ -106,7 +106,7 @@ private:
     memory_source(std::string name, shared_value<void const> owner, element_type type, void const* values,
                   std::size_t count, std::vector<std::size_t> shape);
 
-    shared_value<void const> owner_;  // null: the caller
+    shared_value<void const> owner_;  // null: owned by the caller
     shared_value<field const> field_;
     std::byte const* at_;
     std::size_t bytes_;
@@ -130,7 +130,7 @@ CUOTA_INLINE void record_gatherer::operator()(std::span<std::uint64_t const> sam
 }
 
 CUOTA_INLINE void record_gatherer::operator()(std::span<sample_run const> of, std::byte* to) const noexcept {
-    constexpr std::size_t ahead = 4;  // short runs are sooner copied than fetched
+    constexpr std::size_t ahead = 4;  // copying a short run takes less time than fetching one
     for (std::size_t i = 0; i != of.size(); ++i) {
         if (of.size() - i > ahead) fetch(of[i + ahead].first, of[i + ahead].count);
         std::size_t const bytes = of[i].count * bytes_;

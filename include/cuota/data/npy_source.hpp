@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// NumPy's .npy files, versions 1, 2 and 3: one array, its first axis counts the samples.
+/// NumPy's .npy files, versions 1 to 3: one array, with samples along its first axis.
 #pragma once
 
 #include <array>
@@ -27,24 +27,23 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-inline constexpr std::size_t max_rank = 64;  // as NumPy
+inline constexpr std::size_t max_rank = 64;  // as in NumPy
 
-/// An array in a file as its header describes it; `data` is where the elements begin.
+/// An array as its header describes it; `data` is the elements' offset.
 struct array_layout {
     element_type type = element_type::u8;
     std::vector<std::size_t> shape;
     std::uint64_t data = 0;
 };
 
-/// The array as samples along its first axis. Throws: data_error, at the data, when the file does not hold
-/// exactly what the header says.
+/// Returns the samples along the first axis. Throws: data_error, at the data, if the file's size does not match the header.
 raw_source as_samples(file const& from, array_layout const& array, std::string name);
 
-/// The text of a .npy header, a Python dict of exactly three keys. Read by a fixed grammar, never evaluated: what NumPy and other
-/// writers write, of Python 2 as well (4L, u'shape').
+/// Parser of a .npy header, a Python dict of exactly three keys, by a fixed grammar, without evaluation. Accepts the forms of NumPy and
+/// other writers, also Python 2's (4L, u'shape').
 class npy_header {
 public:
-    /// `begin` is the offset of the text in the file, for messages.
+    /// `begin`: the text's offset in the file, for messages.
     npy_header(std::string const& name, std::string_view text, std::uint64_t begin)
         : name_{name}, text_{text}, begin_{begin} {}
 
@@ -79,49 +78,47 @@ private:
     bool has_order_ = false;
     bool has_shape_ = false;
     bool is_fortran_ = false;
-    std::size_t order_at_ = 0;  // the place of 'fortran_order' in the text
+    std::size_t order_at_ = 0;  // index of 'fortran_order' in the text
 };
 
 }  // namespace detail
 
-/// A .npy file of numbers or bools (which become u8) whose bytes are in C order and little-endian, as NumPy and other writers
-/// say so. Fortran order is read where it is the same: with at most one axis that is longer than 1. The field is called `name`;
-/// without one, as the file: "images" for "data/images.npy".
+/// A .npy file of numbers or bools (as u8), in C order and little-endian. Fortran order is accepted if equivalent: at most one axis is
+/// longer than 1. The field is named `name`, by default after the file: "images" for "data/images.npy".
 ///
-/// Throws: data_error, which names what the file has and cannot be: Python objects, structured, text, dates, Fortran
-///         order of several axes, big-endian, a size that is not the one of its shape; or what the file is instead (see
-///         raw_source).
-/// Cost:   that of a raw_source; opening reads at most 10,012 bytes.
+/// Throws:  data_error that names the unsupported property (Python objects, structured types, text, dates, Fortran order of several axes,
+///          big-endian), or a size that does not match the shape; or the file's actual kind (see raw_source).
+/// Cost:    as raw_source; opening reads at most 10,012 bytes.
 /// Threads: as any source.
 /// Example: examples/first.cpp
 class npy_source {
 public:
     /// Opens the file and reads its header.
     explicit npy_source(std::string path, std::string name = {});
-    /// Reads the header of a file that is open.
+    /// Reads an open file's header.
     explicit npy_source(file const& from, std::string name = {});
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }  ///< the array's first axis
+    [[nodiscard]] std::uint64_t size() const noexcept { return samples_.size(); }  ///< first axis
     [[nodiscard]] std::span<field const> fields() const noexcept { return samples_.fields(); }  ///< one
     [[nodiscard]] std::string const& name() const noexcept { return samples_.name(); }  ///< the file's
-    /// Its samples as records of the file, which `name` gives the path of.
+    /// Returns the samples as records of the file.
     [[nodiscard]] raw_source const& records() const noexcept { return samples_; }
 
-    /// As a source. Throws: misuse before anything is written; data_error.
+    /// Gathers samples. Throws: misuse, before writing; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
-    /// The same for runs of samples: one read each.
+    /// Gathers runs of samples, with one read each.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:
     static_assert(std::endian::native == std::endian::little,
                   "elements are handed out as they are in the file");
-    static constexpr std::size_t max_header = 10'000;  // as NumPy; the length in a file is not to be trusted
+    static constexpr std::size_t max_header = 10'000;  // as NumPy; the length in the file is untrusted
 
     static detail::array_layout layout_of(file const& from);
 
     static unsigned version_of(file const& from);
 
-    /// The length of the text that begins at `begin`: the little-endian number before it.
+    /// Reads the text's length, a little-endian number before `begin`.
     static std::size_t header_bytes(file const& from, std::size_t begin);
 
     raw_source samples_;
@@ -207,7 +204,7 @@ CUOTA_INLINE element_type npy_header::descr() {
         std::string_view name;
         element_type type;
     };
-    // By kind and size; by letter, as dtype.char has them on 64-bit Linux; by name.
+    // Names by kind and size; by letter (dtype.char on 64-bit Linux); in full.
     constexpr std::array known{
         named{"b1", element_type::u8},       named{"?", element_type::u8},
         named{"bool", element_type::u8},     named{"u1", element_type::u8},

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sources in files of which only some are open at a time, for data of more files than the process may have descriptors.
+/// Sources in files of which only some are open at a time, for more files than a process may have descriptors.
 #pragma once
 
 #include <cstddef>
@@ -22,31 +22,31 @@
 
 namespace cuota::inline v0::detail {
 
-/// Half of the descriptors that the process may have open; unlimited where there is no limit.
+/// Returns about half of the process's descriptor limit; may be unlimited.
 [[nodiscard]] std::size_t descriptors_to_use() noexcept;
 
-/// Opens each part on demand, and drops the least recently used one when more than `most` are open. A part in use stays open until its
-/// last user drops it, so one more for each reading thread may be open.
-/// Threads: any. Parts are opened and closed outside of the lock.
+/// Opens parts on demand, and closes the least recently used if more than `most` are open. A part in use stays open, so one more per
+/// reading thread may be open.
+/// Threads: any. Parts are opened and closed outside the lock.
 class open_parts {
 public:
     using open_call = shared_value<void const> (*)(void const* opener, std::string const& path);
 
-    /// `open(opener, path)` makes a part. most: 1 or more.
+    /// `open(opener, path)` opens a part. most >= 1.
     open_parts(std::vector<std::string> paths, std::size_t most, shared_value<void const> opener,
                open_call open);
 
-    /// Throws: what opening throws; misuse in a forked child.
+    /// Returns a part, opened if necessary. Throws: exceptions of opening; misuse in a forked child.
     [[nodiscard]] shared_value<void const> part(std::size_t index);
     [[nodiscard]] std::string const& path(std::size_t index) const { return paths_[index]; }
 
 private:
     struct entry {
         std::size_t index;
-        std::uint64_t used;  // the larger, the later
+        std::uint64_t used;  // larger: more recent
         shared_value<void const> part;
     };
-    // Null when it is not open.
+    // Returns null if it is not open.
     [[nodiscard]] entry* find(std::size_t index) noexcept;
 
     std::vector<std::string> const paths_;
@@ -55,11 +55,11 @@ private:
     open_call const open_;
     object_lock guard_;
     dynamic_array<entry> kept_;
-    dynamic_array<std::size_t> place_;  // of each part in kept_, from 1; 0 when it is not open
+    dynamic_array<std::size_t> place_;  // index + 1 of each part in kept_; 0: not open
     std::uint64_t uses_ = 0;
 };
 
-/// One of these parts as a source. Throws: data_error when a file has another size or other fields than when it was first opened.
+/// One part as a source. Throws: data_error if the file's size or fields have changed since first opened.
 template <source S>
 class part_source {
 public:
@@ -147,7 +147,7 @@ CUOTA_INLINE shared_value<void const> open_parts::part(std::size_t index) {
         }
     }
     shared_value<void const> mine = open_(opener_.get(), paths_[index]);
-    shared_value<void const> dropped;  // closes its file after the lock was left
+    shared_value<void const> dropped;  // closes its file after unlocking
     region_lock const lock{guard_};
     if (entry* const known = find(index)) {  // another thread was faster
         dropped = mine;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Recognizes common files that are not the expected data: a Git LFS pointer, an HTML page of a server, an archive.
+/// Recognizes common files that are not the expected data: Git LFS pointers, HTML pages, archives.
 #pragma once
 
 #include <string>
@@ -12,15 +12,14 @@
 
 namespace cuota::inline v0::detail {
 
-/// Recognizes a file by its first bytes, and returns text that names its kind and the remedy; empty for any other file. Throws: as file.
+/// Recognizes a file by its first bytes; returns its kind and the remedy, or an empty string. Throws: as file.
 /// Cost: a read of 512 bytes.
 [[nodiscard]] std::string other_content(file const& from);
 
-/// For a source whose file is not of its format. Throws: data_error with other_content, if that is not empty.
+/// Throws data_error with other_content, if not empty. Called for a file that is not in the source's format.
 void refuse_other_content(file const& from);
 
-/// Returns parse(). When parse() throws a data_error, and the file is of a kind that can be recognized, throws a data_error that names
-/// the kind instead.
+/// Returns parse(). If it throws a data_error and the file's kind is recognized, throws a data_error with that kind instead.
 template <class Parse>
 [[nodiscard]] auto parsed(file const& from, Parse const& parse) {
     try {
@@ -56,7 +55,7 @@ CUOTA_INLINE std::string other_content(file const& from) {
     if (text.starts_with("PK\3\4")) return "is a zip archive, as .npz files are: unpack it";
     if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
     text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
-    auto const begins_with = [text](std::string_view word) {  // in letters of either case
+    auto const begins_with = [text](std::string_view word) {  // ignores case
         return text.size() >= word.size() &&
                std::equal(word.begin(), word.end(), text.begin(),
                           [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b + ('a' - 'A') : b); });

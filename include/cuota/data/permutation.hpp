@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Shuffling as arithmetic: which sample stands at a position, without a table.
+/// Random permutations without a table.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@
 
 namespace cuota::inline v0 {
 
-/// The number of the algorithm below. Belongs into every saved state: another number is another order.
+/// Version of the algorithm, to be stored with saved states: another version is another order.
 inline constexpr std::uint32_t permutation_version = 1;
 
 namespace detail {
 
-/// A bijection of 64-bit numbers in which every bit of the input moves about half of the output's.
-/// The multipliers are the fractions of the square roots of 3 and 5.
+/// A bijection in which every input bit changes about half of the output bits. The multipliers are the fractional parts of the square roots
+/// of 3 and 5.
 [[nodiscard]] constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
     x ^= x >> 32;
     x *= 0xBB67AE8584CAA73B;
@@ -28,41 +28,41 @@ namespace detail {
     return x ^ x >> 32;
 }
 
-inline constexpr std::uint64_t golden = 0x9E3779B97F4A7C15;  // the fraction of the golden ratio
+inline constexpr std::uint64_t golden = 0x9E3779B97F4A7C15;  // fractional part of the golden ratio
 
 }  // namespace detail
 
-/// A key for one epoch of a seed. Different epochs of one seed have different keys.
+/// Returns the key for an epoch; distinct for the epochs of a seed.
 [[nodiscard]] constexpr std::uint64_t epoch_key(std::uint64_t seed, std::uint64_t epoch) noexcept {
     return detail::mixed(detail::mixed(seed + detail::golden) + epoch * detail::golden);
 }
 
-/// A shuffle of [0, n) that depends on `key` alone: the same on every machine, compiler and standard library.
+/// A random permutation of [0, n), determined by `key`: the same on every machine, compiler and standard library.
 ///
-/// A Feistel network over the smallest power of two that holds n; a value outside [0, n) is sent through
-/// again until it is inside, which keeps the whole a bijection.
-/// Threads: any; nothing changes after construction.
-/// Cost:    224 bytes whatever n is; fewer than two passes of the network a position on average.
+/// A Feistel network over the smallest power of two >= n. Results outside [0, n) pass through it again (cycle walking), which preserves the
+/// bijection.
+/// Threads: any; immutable.
+/// Cost:    224 bytes for any n; fewer than two passes per position on average.
 /// Example: std::uint64_t const third = cuota::keyed_permutation{1000, cuota::epoch_key(seed, epoch)}(2);
 class keyed_permutation {
 public:
-    /// 2^63: a power of two that holds n fits 64 bits.
+    /// 2^63: the power of two >= n fits 64 bits.
     static constexpr std::uint64_t max_size = std::uint64_t{1} << 63;
 
-    /// Throws: misuse when n > 2^63.
+    /// Throws: misuse if n > 2^63.
     constexpr keyed_permutation(std::uint64_t n, std::uint64_t key) : n_{n} {
         if (n > max_size) refuse_size(n);
         int const bits = n < 2 ? 0 : static_cast<int>(std::bit_width(n - 1));
-        if (bits >= 10) rounds_ = 8;  // fewer values than that are shuffled evenly only by more rounds
+        if (bits >= 10) rounds_ = 8;  // smaller domains need more rounds for an even shuffle
         low_bits_ = (bits + 1) / 2;
         high_mask_ = mask(bits / 2);
-        key = detail::mixed(key);  // first, so that the rounds of neighbouring keys have nothing in common
+        key = detail::mixed(key);  // so that rounds of adjacent keys are unrelated
         for (std::uint64_t& round : round_keys_) round = detail::mixed(key += detail::golden);
     }
 
     [[nodiscard]] constexpr std::uint64_t size() const noexcept { return n_; }  ///< n
 
-    /// The number at a position. Throws: misuse when position >= size().
+    /// Returns the number at a position. Throws: misuse if position >= size().
     [[nodiscard]] constexpr std::uint64_t operator()(std::uint64_t position) const {
         if (position >= n_) refuse(position);
         do position = pass(position);

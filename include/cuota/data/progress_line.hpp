@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How far an epoch is, on one line of a terminal.
+/// Progress of an epoch on a terminal line.
 #pragma once
 
 #include <cstddef>
@@ -20,26 +20,26 @@
 
 namespace cuota::inline v0 {
 
-/// A bar, the count of batches, their rate, the time that is left and who is slowest. At most 79 columns.
+/// Returns a bar, the batch count, rate, remaining time and bottleneck, in at most 79 columns.
 /// Throws: std::bad_alloc.
 [[nodiscard]] std::string progress_text(loader_stats const& s);
 
-/// Shows that text over and over in the same place, ten times a second. Where there is no terminal it is quiet.
-/// Threads: one at a time. What cannot be written is left out.
-/// Cost:    a look at the clock, ten times a second a line of at most 79 columns.
-/// Example: loader_options{.progress = true} has a loader show one; by hand: line.show([&] { return loader.stats(); });
+/// Shows progress_text on one line, updated ten times a second; writes nothing if the stream is not a terminal.
+/// Threads: one at a time. Write errors are ignored.
+/// Cost:    a clock query per call; ten times a second, a line of at most 79 columns.
+/// Example: loader_options{.progress = true} makes a loader show one; by hand: line.show([&] { return loader.stats(); });
 class progress_line {
 public:
-    /// Of a stream that outlives this.
+    /// Writes to a stream that must outlive this object.
     explicit progress_line(std::FILE* to) noexcept;
-    /// Goes on where the other one was, which is quiet then.
+    /// Continues the line of `other`, which becomes quiet.
     progress_line(progress_line&& other) noexcept;
     progress_line& operator=(progress_line&&) = delete;
     ~progress_line() { end(); }
 
-    /// Nothing is written: there is no terminal, or this is a forked child, whose parent goes on with the line.
+    /// Returns true if the stream is not a terminal, and in a forked child, because the parent continues the line.
     [[nodiscard]] bool is_quiet() const noexcept { return to_ == nullptr || made_.is_of_parent(); }
-    /// Asks for the facts only when there is something to show. What that throws is reported.
+    /// Updates the line if due; only then calls `facts`. Exceptions are reported.
     template <class Stats>
     void show(Stats facts) noexcept {
         if (is_quiet()) return;
@@ -48,7 +48,7 @@ public:
         report_failure_of([&] { write(facts()); });
         next_ = now + std::chrono::milliseconds{100};
     }
-    /// Leaves the line as it was last, after these facts, and goes on to the next.
+    /// Updates a shown line a last time and ends it.
     template <class Stats>
     void finish(Stats facts) noexcept {
         if (!is_shown_ || is_quiet()) return;
@@ -108,7 +108,7 @@ CUOTA_INLINE progress_line::progress_line(progress_line&& other) noexcept
 
 CUOTA_INLINE void progress_line::write(loader_stats const& facts) {
     std::string const text =
-        detail::message("\r{}\x1b[K", {progress_text(facts)});  // and clears what stood behind it
+        detail::message("\r{}\x1b[K", {progress_text(facts)});  // and clears the rest of the line
     (void)std::fputs(text.c_str(), to_);
     (void)std::fflush(to_);
     is_shown_ = true;

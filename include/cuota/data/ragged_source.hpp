@@ -28,82 +28,82 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Fields of rows as those of samples that have some each. Throws: misuse when one is ragged already.
+/// Returns these row fields as ragged ones. Throws: misuse if one is ragged already.
 [[nodiscard]] std::vector<field> ragged_fields(std::span<field const> of_rows, std::string const& name);
 
-/// Throws: misuse unless they are one field of one number.
+/// Throws: misuse unless there is one scalar field.
 void expect_offsets(std::span<field const> fields, std::string const& name);
 [[noreturn]] void refuse_offsets(std::span<field const> fields, std::string const& name, char const* wanted);
 
-/// What is wrong with the offsets of so many rows; empty when nothing is.
+/// Returns why the offsets are invalid for `rows` rows; empty if valid.
 [[nodiscard]] std::string offsets_complaint(std::vector<std::uint64_t> const& offsets, std::uint64_t rows);
 
-/// Room for rows, of each field, that is filled from its begin. Allocates nothing up to 16 fields.
+/// Output memory per field, filled from its beginning. Allocates nothing for up to 16 fields.
 class rows_room {
 public:
     rows_room(std::span<field const> fields, std::span<std::span<std::byte> const> out);
     rows_room(rows_room const&) = delete;
     rows_room& operator=(rows_room const&) = delete;
 
-    /// That of the next ones.
+    /// Returns the memory of the next rows.
     [[nodiscard]] std::span<std::span<std::byte> const> next(std::size_t rows) noexcept;
 
 private:
     std::span<field const> fields_;
     std::array<std::span<std::byte>, 32> few_;
     std::vector<std::span<std::byte>> many_;
-    std::span<std::span<std::byte>> now_, left_;  // of each field: what is read next, and all that is to be
+    std::span<std::span<std::byte>> now_, left_;  // per field: the next read, and all that remains
 };
 
 }  // namespace detail
 
-/// The rows of a source, cut into samples: sample i has the rows [offsets[i], offsets[i + 1]), as Arrow's lists and
-/// PyTorch's jagged tensors have them. All fields of the source become ragged, of the same lengths: words and their labels.
+/// A source's rows, partitioned into samples: sample i has rows [offsets[i], offsets[i + 1]), as in Arrow's lists and PyTorch's jagged
+/// tensors. All fields become ragged, with equal lengths: words and their labels.
 ///
 ///     cuota::ragged_source texts{cuota::npy_source{"words.npy"}, cuota::npy_source{"offsets.npy"}};
 ///     cuota::batch_loader loader{texts, {.batch = 64, .rows = 8192}};
 ///
-/// To go with fields that every sample has one of, such as a class: zip_source.
-/// Throws: misuse for offsets that go down, or beyond the rows; data_error when they come from a source.
-/// Cost:   8 bytes a sample for the offsets, shared by copies. A gather reads up to 2048 runs of rows at once, if the
-///         source has gather_runs, or 4096 rows by their numbers; it allocates nothing for up to 16 fields.
+/// zip_source adds fields with one value per sample, such as a class.
+/// Throws:  misuse for offsets that decrease or exceed the rows; data_error if they come from a source.
+/// Cost:    8 bytes per sample for the offsets, shared by copies. A gather reads up to 2048 runs of rows at once if the source has
+///          gather_runs, otherwise 4096 rows by index; no allocations for up to 16 fields.
 /// Threads: as any source.
 template <source Rows>
 class ragged_source {
 public:
-    /// One offset more than there are samples.
+    /// Takes size() + 1 offsets.
     ragged_source(Rows rows, std::vector<std::uint64_t> offsets)
         : state_{shared_value<state const>::make(std::move(rows), std::move(offsets))} {
         std::string const complaint = state_->complaint();
         if (!complaint.empty()) detail::throw_misuse("{}: {}", {state_->name, complaint});
     }
-    /// Offsets that are the samples of another source, which has one field: whole numbers of any type.
+    /// Takes the offsets from a source with one field, of any integer type.
     template <source Offsets>
     ragged_source(Rows rows, Offsets const& offsets)
         : state_{shared_value<state const>::make(std::move(rows), all_of(offsets))} {
         std::string const complaint = state_->complaint();
-        // Named apart: nvcc misreads a braced list in which a member is of a type that is not known yet.
+        // A variable, because nvcc misparses a braced list with a member of a dependent type.
         std::string const& name = state_->name;
         if (!complaint.empty()) detail::throw_data_error(offsets.name(), 0, "{} of {}", {complaint, name});
     }
 
-    /// Samples: one less than there are offsets.
+    /// Returns one less than the number of offsets.
     [[nodiscard]] std::uint64_t size() const noexcept { return state_->offsets.size() - 1; }
-    /// The rows' fields, all ragged.
+    /// Returns the rows' fields, as ragged fields.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< the rows'
 
-    /// The difference of two offsets. Throws: misuse for a field that there is not, or an index out of range.
+    /// Gets differences of offsets. Throws: misuse if field k does not exist, or an index is out of range.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const {
         detail::check_lengths(*this, k, samples, out);
         for (std::size_t i = 0; i != samples.size(); ++i)
             out[i] = begin_of(samples[i] + 1) - begin_of(samples[i]);
     }
-    /// As a source; all fields of a sample have as many rows. Throws: misuse, what the source of rows throws.
+    /// Gathers samples; all fields have the same number of rows. Throws: misuse; errors of the rows' source.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
-    /// The same, in an epoch.
+    /// Gathers in an epoch's context.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context) const requires detail::gathers_in_context<Rows> {
         gather_all(samples, out, context);
@@ -114,7 +114,7 @@ private:
 
     void gather_all(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                     gather_context const& context) const {
-        if (!fits(samples, out)) check_gather(*this, samples, out);  // which says why not
+        if (!fits(samples, out)) check_gather(*this, samples, out);  // throws with the reason
         row_reader reader{state_->rows, out, context};
         for (std::size_t i = 0; i != samples.size();) {
             std::size_t const n = detail::run_length(samples.subspan(i));
@@ -130,7 +130,7 @@ private:
               offsets{std::move(from)},
               name{rows.name()},
               fields{detail::ragged_fields(rows.fields(), name)} {}
-        // What is wrong with the offsets; empty when nothing is.
+        // Returns why the offsets are invalid; empty if valid.
         [[nodiscard]] std::string complaint() const {
             return detail::offsets_complaint(offsets, rows.size());
         }
@@ -141,7 +141,7 @@ private:
         std::vector<field> fields;
     };
 
-    /// Reads runs of rows one behind the other, many at once.
+    /// Reads consecutive runs of rows, many per call.
     class row_reader {
     public:
         row_reader(Rows const& from, std::span<std::span<std::byte> const> out, gather_context const& context)
@@ -175,14 +175,14 @@ private:
         detail::rows_room room_;
         gather_context const context_;
         std::array<waiting, 4096 * sizeof(std::uint64_t) / sizeof(waiting)> waiting_;
-        std::size_t used_ = 0;  // of those
-        std::size_t rows_ = 0;  // that they are
+        std::size_t used_ = 0;  // entries of waiting_
+        std::size_t rows_ = 0;  // their total rows
     };
 
     [[nodiscard]] bool fits(std::span<std::uint64_t const> samples,
                             std::span<std::span<std::byte> const> out) const {
         std::uint64_t const size = this->size();
-        std::uint64_t rows = 0;  // no more than there are, unless a sample is asked for again and again
+        std::uint64_t rows = 0;  // may exceed the source's rows if samples repeat
         for (std::uint64_t const sample : samples) {
             if (sample >= size) return false;
             rows = detail::saturating_add(rows, begin_of(sample + 1) - begin_of(sample));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Fixed-size records, one after the other: the fastest thing to read, and what other formats turn into.
+/// Files of fixed-size records: the fastest format, to which others are mapped.
 #pragma once
 
 #include <cstddef>
@@ -19,42 +19,41 @@
 
 namespace cuota::inline v0 {
 
-/// How a file of records is laid out. Bytes.
+/// Layout of a file of records, in bytes.
 struct raw_layout {
-    std::uint64_t header = 0;     ///< skipped at the start of the file
-    std::size_t record = 0;       ///< one sample; 0: the sum of its fields
-    std::vector<field> fields{};  ///< in the order they have inside a record, without gaps
+    std::uint64_t header = 0;     ///< size skipped at the start of the file
+    std::size_t record = 0;       ///< size of one sample; 0: the sum of its fields
+    std::vector<field> fields{};  ///< in the order within a record, without gaps
 };
 
-/// A file of records of equal size after an optional header; a record is one sample's fields, back to back.
+/// A file of equal-size records after an optional header; a record is one sample's fields, contiguously.
 ///
-/// Throws: data_error when the file does not hold a whole number of records; it names a Git LFS pointer, an HTML page, a compressed file,
-///         or a file that is empty where a header is expected. misuse when the layout contradicts itself.
-/// Cost:   a gather reads a run of consecutive samples with one system call, straight to where it belongs,
-///         and allocates nothing.
+/// Throws:  data_error if the file is not a whole number of records, naming a Git LFS pointer, HTML page, compressed file, or an empty file
+///          where a header is expected. misuse for an inconsistent layout.
+/// Cost:    a gather reads consecutive samples with one system call, directly to their destination, and allocates nothing.
 /// Threads: as any source.
 /// Example: cuota::raw_source events{"events.bin", {.header = 64, .fields = {{"x", cuota::element_type::f32, {8}}}}};
 class raw_source {
 public:
-    /// Opens the file and looks at its size.
+    /// Opens the file and queries its size.
     raw_source(std::string path, raw_layout layout);
-    /// Of a file that is open.
+    /// Uses an open file.
     raw_source(file from, raw_layout layout);
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }  ///< records in the file
-    /// Of each record.
+    /// Returns the fields of a record.
     [[nodiscard]] std::span<field const> fields() const noexcept;
     [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }  ///< the file's
-    /// Where its records stand in the file.
+    /// Returns the records' layout.
     [[nodiscard]] raw_layout const& layout() const noexcept;
 
-    /// As a source. Throws: misuse before anything is written; data_error.
+    /// Gathers samples. Throws: misuse, before writing; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const;
-    /// The same for runs of samples: of one field, a run is one read.
+    /// Gathers runs of samples; with a single field, one read each.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const;
 
 private:
-    // `each` adds runs of n records, from a sample on, as the i-th to be read and those behind it.
+    // `each` calls add(first sample, position in the request, count) per run.
     template <class Each>
     void read_records(std::span<std::span<std::byte> const> out, Each each) const;
     static std::size_t record_bytes(std::string const& name, raw_layout const& layout);

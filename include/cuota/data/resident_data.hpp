@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Data that fits the device crosses the link once.
+/// A device-resident dataset: data that fits the device is transferred once.
 #pragma once
 
 #include <cstddef>
@@ -34,13 +34,13 @@ struct alignas(16) sixteen_bytes {
     std::uint64_t halves[2];
 };
 
-/// The i-th word of the rows that are asked for.
+/// Copies the i-th word of the requested rows.
 template <class Word>
 struct gather_row {
     Word const* from;
     std::uint64_t const* rows;
     Word* to;
-    std::size_t words;  // of a row
+    std::size_t words;  // per row
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const {
         to[i] = from[rows[i / words] * words + i % words];
     }
@@ -56,27 +56,26 @@ void gather_rows(stream_ref s, std::byte const* from, std::uint64_t const* rows,
         "resident_data");
 }
 
-/// Rows of so many bytes, in the largest words that divide them.
+/// Gathers rows in the largest words that divide row_bytes.
 void gather_rows_of(std::size_t row_bytes, stream_ref s, std::byte const* from, std::uint64_t const* rows,
                     std::byte* to, std::size_t count);
 
 }  // namespace detail
 
-/// All samples of a source in device memory: its loaders send 8 bytes a sample, and gather there.
+/// All samples of a source in device memory. Its loaders transfer 8 bytes per sample and gather on the device.
 ///
 ///     cuota::resident_data const images{cuota::npy_source{"images.npy"}, {.batch = 256, .device = budget}};
 ///     cuota::batch_loader loader = images.loader({.batch = 256, .device = budget, .seed = 1});
 ///
-/// Samples are read once, in the gather_context of epoch 0: a source that makes others in each epoch does so no more.
-/// The order of samples and the batches are those of a loader of the source itself, state and all.
-/// Copies share the memory, which lasts until the last of them and of their loaders is gone.
+/// Samples are read once, in the gather_context of epoch 0, so they do not vary between epochs. Batches, order and loader state equal those
+/// of a loader of the source itself. Copies share the memory, freed with the last copy or loader.
 /// Threads: any.
-/// Cost:    `bytes()` on the device, and one pass over the source on construction, which the host waits for.
+/// Cost:    `bytes()` of device memory; on construction, one pass over the source, for which the host waits.
 class resident_data {
 public:
-    /// Reads all of the source by a loader with the memory and the workers of these options, but in the source's order,
-    /// whose slots are given back then. The samples, each field aligned, are charged to `how.device`, if there is one.
-    /// Throws: budget_exceeded, out_of_memory, and what reading throws; nothing is held then.
+    /// Reads the whole source in order, by a temporary loader with the memory and workers of these options. The samples, each field
+    /// aligned, are charged to `how.device` if set.
+    /// Throws: budget_exceeded, out_of_memory, errors of reading. On failure, nothing is held.
     template <source S>
     resident_data(S from, loader_options const& how, place where = place::here())
         : resident_data{std::string{from.name()}, from.size(), from.fields(), how, where} {
@@ -86,23 +85,23 @@ public:
     }
 
     [[nodiscard]] std::uint64_t size() const noexcept;  ///< samples
-    /// Of each sample.
+    /// Returns the fields of each sample.
     [[nodiscard]] std::span<field const> fields() const noexcept;
     [[nodiscard]] std::string const& name() const noexcept;  ///< the source's
-    [[nodiscard]] std::size_t bytes() const noexcept;        ///< on the device
+    [[nodiscard]] std::size_t bytes() const noexcept;        ///< in device memory
 
-    /// A loader of these samples, on the device that has them. A transform gets them as it would from the source.
+    /// Returns a loader of these samples, on their device. A transform receives them as from the source.
     /// Throws: as batch_loader; misuse while another device is current.
     [[nodiscard]] batch_loader loader(loader_options how, place where = place::here()) const;
 
-    /// Bytes on the device that the data of a source and a loader of it would take, the more of while it is read and after.
-    /// Throws: misuse for options that make no loader, and for more than there are addresses for.
+    /// Returns the peak device bytes of a source's data and a loader of it, while reading or afterwards.
+    /// Throws: misuse for invalid options or on overflow.
     template <source S>
     [[nodiscard]] static std::size_t bytes_for(S const& from, loader_options how) {
         std::string const name{from.name()};
         std::span<field const> const fields = from.fields();
         slot_layout const all = layout_of(fields, from.size(), name);
-        if (how.batch == automatic_batch) how.batch = 1;  // it takes what is left
+        if (how.batch == automatic_batch) how.batch = 1;  // an automatic batch uses the rest
         std::size_t const reading = plan_loader(from, to_read(from, how, all.sample_bytes)).device_bytes;
         return bytes_with(all.bytes, reading, fields, from.size(), name, std::move(how));
     }
@@ -118,7 +117,7 @@ private:
     [[nodiscard]] static slot_layout layout_of(std::span<field const> fields, std::uint64_t samples,
                                                std::string const& name);
 
-    // In order, whole, as it is; and no more at once than keeps a link busy.
+    // Returns options to read the whole source unchanged, in order, in batches no larger than saturates the link.
     template <source S>
     [[nodiscard]] static loader_options to_read(S const& from, loader_options const& how,
                                                 std::size_t sample_bytes) {
@@ -128,13 +127,13 @@ private:
         return whole;
     }
     [[nodiscard]] static loader_options in_order(loader_options how);
-    // The more of while it is read and after, with a loader of what is on the device then.
+    // Returns the larger of the bytes while reading and afterwards, with a loader of the resident data.
     [[nodiscard]] static std::size_t bytes_with(std::size_t all, std::size_t reading,
                                                 std::span<field const> fields, std::uint64_t samples,
                                                 std::string const& name, loader_options how);
     [[nodiscard]] static std::size_t enough_at_once(std::size_t batch, std::size_t sample_bytes) noexcept;
 
-    // Gathers them into the batch, or for another transform into its scratch.
+    // Returns a transform that gathers into the batch, or into the scratch of a subsequent transform.
     [[nodiscard]] static device_transform gathered(shared_value<state const> from,
                                                    std::span<field const> fields, std::string const& name,
                                                    std::optional<device_transform> then);
@@ -145,15 +144,15 @@ private:
     shared_value<state> state_;
 };
 
-/// A loader, and what of its source it keeps on the device.
+/// A loader, and how much of its source is on the device.
 struct cached_loader {
-    batch_loader loader;       ///< of the samples on the device, or of the source
-    std::size_t cached_bytes;  ///< all samples; or 0: they cross the link in every epoch
+    batch_loader loader;       ///< of the resident samples, or of the source
+    std::size_t cached_bytes;  ///< all samples; 0: streamed in every epoch
 };
 
-/// A loader that keeps the data on the device if all of it fits `how.device` beside its slots now, and streams it otherwise.
-/// Nobody is asked to give back for it. Order and batches are the same either way.
-/// Throws: as batch_loader; misuse without a budget for the device, which would say what the data may take.
+/// Returns a loader that keeps the data on the device if it now fits `how.device` together with the loader's slots, and streams it
+/// otherwise. Reclaims nothing for that. Order and batches are the same in both cases.
+/// Throws:  as batch_loader; misuse without `how.device`, which limits the data.
 /// Threads: any. Cost: as resident_data, or as batch_loader.
 /// Example: auto [loader, cached] = cuota::cached_on_device(source, {.batch = 256, .device = budget, .seed = 1});
 template <source S>
@@ -162,11 +161,11 @@ template <source S>
         detail::throw_misuse(
             where, "data of {} was to be kept on the device if it fits, and there is no budget for it to fit",
             {from.name()});
-    bool const is_ragged = detail::ragged_count(from.fields()) != 0;  // those are streamed
+    bool const is_ragged = detail::ragged_count(from.fields()) != 0;  // ragged sources are streamed
     if (!is_ragged && resident_data::bytes_for(from, how) <= how.device->room()) try {
             resident_data const data{from, how, where};
             return {data.loader(how, where), data.bytes()};
-        } catch (out_of_memory const&) {}  // somebody else was faster, or the driver has less: stream it
+        } catch (out_of_memory const&) {}  // no longer fits, or the driver has less: stream it
     return {batch_loader{std::move(from), how, where}, 0};
 }
 
@@ -187,7 +186,7 @@ template <source S>
 
 namespace cuota::inline v0::detail {
 
-/// What is read instead of the samples: which they are.
+/// Returns a source of the sample indices, which loaders transfer instead of samples.
 [[nodiscard]] inline auto sample_numbers(std::string const& name, std::uint64_t size) {
     return callable_source{
         name,

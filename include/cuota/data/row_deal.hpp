@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Which samples stand in which batch, when their rows decide.
+/// Partitions an epoch into batches limited by rows.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@
 
 namespace cuota::inline v0 {
 
-/// A sample has more rows than a batch may have: it is not cut, and its batch is not there.
+/// A sample has more rows than loader_options::rows. It is not truncated, and its batch is not delivered.
 class CUOTA_PROCESS_TYPE sample_too_long : public std::runtime_error {
 public:
-    /// `source` and `field` are names; `rows` it has, `most` a batch may have.
+    /// `source` and `field` are names; the sample has `rows` rows, a batch at most `most`.
     sample_too_long(std::string const& source, std::string const& field, std::uint64_t sample,
                     std::uint64_t rows, std::size_t most);
 
-    [[nodiscard]] std::uint64_t sample() const noexcept { return sample_; }  ///< its index in the source
-    [[nodiscard]] std::uint64_t rows() const noexcept { return rows_; }      ///< it has
-    [[nodiscard]] std::size_t most() const noexcept { return most_; }        ///< rows of a batch
+    [[nodiscard]] std::uint64_t sample() const noexcept { return sample_; }  ///< index in the source
+    [[nodiscard]] std::uint64_t rows() const noexcept { return rows_; }      ///< rows of the sample
+    [[nodiscard]] std::size_t most() const noexcept { return most_; }        ///< maximum rows of a batch
 
 private:
     std::uint64_t sample_, rows_;
@@ -37,27 +37,26 @@ struct dealt_batch;
 struct loader_shape;
 struct sample_list;
 
-/// An epoch dealt out by rows: each batch has as many samples, in the epoch's order, as fit loader_options::batch and
-/// ::rows. So where it ends depends on where it begins, and on nothing else: a position is all that is needed to go on.
-/// Of several processes each has its batch of a step, one behind the other. At a partial end the last ones may be empty;
-/// dropped is a step that the epoch's end cuts short.
+/// Partitions an epoch by rows: each batch takes samples in epoch order until loader_options::batch or ::rows is reached. Its end depends
+/// only on its beginning, so a position suffices to resume. A step has one batch per process, consecutively. In a partial last step, later
+/// batches may be empty; last_batch::drop discards it.
 ///
-/// Threads: any; nothing changes. Calls the program's sampler and source.
+/// Threads: any; const. Calls the program's sampler and source.
 class row_deal {
 public:
     row_deal(loader_shape const& shape, any_source const& from) noexcept : shape_{shape}, from_{from} {}
 
-    /// The batch of the step that begins at a position before the end. `mine` gets its samples; `others` is written to.
-    /// Nothing when the epoch ends there, for what is left is dropped. Allocates nothing if both have room.
-    /// Throws: sample_too_long; what the sampler and the source throw.
+    /// Returns this process's batch of the step at a position before the end, with its samples in `mine`; `others` is scratch. Returns
+    /// nullopt if the remainder is dropped. Allocates nothing if both lists have capacity.
+    /// Throws: sample_too_long; errors of sampler and source.
     [[nodiscard]] std::optional<dealt_batch> next(std::uint64_t epoch, std::uint64_t position,
                                                   sample_list& mine, sample_list& others) const;
 
 private:
-    // False when the epoch's end came first.
+    // Returns false if the epoch ended first.
     [[nodiscard]] bool fill(std::uint64_t epoch, std::uint64_t position, sample_list& list) const;
 
-    // How many of the samples from that one on have room for their rows, which begin where the list says then.
+    // Returns how many samples from index `before` on fit, and appends their row offsets.
     [[nodiscard]] std::size_t fitting(sample_list& list, std::size_t before) const;
 
     static constexpr std::size_t at_once = 64;
@@ -116,7 +115,7 @@ CUOTA_INLINE std::optional<dealt_batch> row_deal::next(std::uint64_t epoch, std:
 }
 
 CUOTA_INLINE bool row_deal::fill(std::uint64_t epoch, std::uint64_t position, sample_list& list) const {
-    std::size_t const batch = shape_.options.batch;  // the plan has it smaller for an epoch that is
+    std::size_t const batch = shape_.options.batch;  // plan.batch is also limited by the epoch
     list.clear();
     while (list.size() != batch) {
         std::uint64_t const at = position + list.size();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Pieces that follow each other in a file as few reads.
+/// Coalesces adjacent pieces of a file into few reads.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Joins pieces that follow each other in a file into few reads: one for a run of samples, however many
-/// fields the run is dealt out to. `read(offset, parts)` does a read, of one part as a span of bytes.
+/// Coalesces pieces that are adjacent in a file into few reads: one for a run of samples, even if scattered to many fields. `read(offset,
+/// parts)` reads into several parts, or one span of bytes.
 template <class Read>
 class run_reader {
 public:

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Safetensors files: named arrays, whose first axes count the samples. Needs nlohmann's JSON library (headers only);
-/// included by nothing else of the library.
+/// Safetensors files: named arrays, with samples along their first axes. Requires nlohmann's JSON library (headers only). In no umbrella
+/// header.
 #pragma once
 
 #if !__has_include(<nlohmann/json.hpp>)
@@ -40,7 +40,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// One tensor as the header describes it; its bytes stand from `begin` to before `end` of the data section.
+/// One tensor, as in the header; its bytes are [begin, end) of the data section.
 struct tensor_layout {
     std::string name{};
     element_type type = element_type::u8;
@@ -53,7 +53,7 @@ struct tensor_layout {
     return message("tensor \"{}\"", {as_name(name, 64)});
 }
 
-/// Walks through a text and leaves behind how far it was read: a parser of JSON tells where only when it fails.
+/// Text iterator that records the furthest position read, because the JSON parser reports positions only for its own errors.
 class watched_text {
 public:
     using iterator_category = std::input_iterator_tag;
@@ -76,18 +76,18 @@ private:
     char const** furthest_;
 };
 
-/// The header of a safetensors file, told by a parser of JSON event by event (nlohmann's SAX interface). An event that
-/// has no place in such a header is refused as it comes, so nothing nests deeper than a list in a tensor.
+/// The header of a safetensors file, from nlohmann's SAX events. Invalid events are rejected at once, so nothing nests deeper than a list
+/// in a tensor.
 class tensor_table {
 public:
-    /// `text` is the header, from byte 8 of the file on.
+    /// `text`: the header, from byte 8 of the file on.
     tensor_table(file const& from, std::string_view text)
         : from_{from}, text_{text}, data_bytes_{from.size() - begin - text.size()} {}
 
-    /// All tensors in the order of their offsets. Throws: data_error.
+    /// Returns all tensors by offset. Throws: data_error.
     [[nodiscard]] std::vector<tensor_layout> read() && {
         if (std::size_t const zero = text_.find('\0'); zero != std::string_view::npos) {
-            furthest_ += zero;  // which the parser would take for the end
+            furthest_ += zero;  // the parser would stop there
             throw refuse("a zero byte in the header");
         }
         watched_text const first{text_.data(), &furthest_};
@@ -98,10 +98,10 @@ public:
         return std::move(tensors_);
     }
 
-    // What the parser calls.
+    // SAX callbacks.
     bool null() { throw unexpected(); }
     bool boolean(bool) { throw unexpected(); }
-    bool number_integer(std::int64_t) { throw unexpected(); }  // a negative one
+    bool number_integer(std::int64_t) { throw unexpected(); }  // negative
     bool number_float(double, std::string const&) { throw unexpected(); }
     bool binary(nlohmann::json::binary_t&) { throw unexpected(); }
 
@@ -197,7 +197,7 @@ private:
         if (now_.begin > now_.end) throw refuse_tensor(span + " run backwards");
         if (now_.end > data_bytes_)
             throw refuse_tensor(span + "; the file holds " + std::to_string(data_bytes_) + " bytes of data");
-        // A sample first: a product that is too large is refused also where there are no samples of it.
+        // One sample first: an overflowing shape is rejected even with 0 samples.
         std::optional<std::size_t> bytes = element_bytes(now_.type);
         for (std::size_t k = 1; k < now_.shape.size() && bytes; ++k)
             bytes = checked_mul(*bytes, now_.shape[k]);
@@ -207,7 +207,7 @@ private:
             throw refuse_tensor(span + "; its shape takes " + detail::counted(*bytes, "bytes"));
     }
 
-    /// The data section belongs to the tensors, each byte of it to one.
+    /// Checks that the tensors cover the data section exactly once.
     void check_cover() const {
         std::uint64_t const data = begin + text_.size();
         std::uint64_t covered = 0;
@@ -243,9 +243,9 @@ private:
     std::uint64_t data_bytes_;
     char const* furthest_ = text_.data();
     place inside_ = nothing;
-    std::set<std::string> names_{};    // keys of the header so far
-    std::set<std::string> members_{};  // keys of the object in it
-    std::string member_{};             // whose value comes next
+    std::set<std::string> names_{};    // header keys so far
+    std::set<std::string> members_{};  // keys of the current object
+    std::string member_{};             // key of the next value
     tensor_layout now_{};
     unsigned offset_count_ = 0;
     std::vector<tensor_layout> tensors_{};
@@ -253,45 +253,43 @@ private:
 
 }  // namespace detail
 
-/// Tensors of a safetensors file (https://github.com/huggingface/safetensors#format) as fields that are called as the
-/// tensors: all of them, in the order in which they stand in the file, or those that are named, in the order of their
-/// names here. Their first axes count the samples, and are equal. BOOL becomes u8, as its bytes are.
+/// Tensors of a safetensors file (https://github.com/huggingface/safetensors#format) as fields of their names: all, in file order, or those
+/// named, in the order of the names. Their first axes, the samples, must be equal. BOOL becomes u8.
 ///
 ///     cuota::safetensors_source all{"train.safetensors"};
 ///     cuota::safetensors_source some{"train.safetensors", {"images", "labels"}};
 ///
-/// The file is held to the format to the last byte, tensors that nobody asked for too: no key twice, no byte of the
-/// data in two tensors or in none.
-/// Throws: data_error, which names the tensor, also for one of another dtype (F8_E4M3, ...), or one that is asked for
-///         and is not there, is a single number, or has not as many samples as the first; misuse for no names, or one
-///         twice.
+/// The whole file is validated, including unselected tensors: no duplicate keys; each byte of data in exactly one tensor.
+/// Throws:  data_error, naming the tensor, also for another dtype (F8_E4M3, ...), or a selected tensor that does not exist, is a scalar, or
+///          has another number of samples than the first; misuse for no names, or duplicate ones.
 /// Threads: as any source.
-/// Cost:   a gather reads a run of consecutive samples with one system call for each field, straight to where it
-///         belongs, and allocates nothing. Opening reads the header, of at most 100 MB, and needs memory in proportion.
+/// Cost:    a gather reads consecutive samples with one system call per field, directly to their destination, and allocates nothing.
+///          Opening reads the header, of at most 100 MB, and needs memory in proportion.
 class safetensors_source {
 public:
-    /// All tensors.
+    /// Selects all tensors.
     explicit safetensors_source(std::string path) : safetensors_source{file{std::move(path)}} {}
-    /// Of a file that is open.
+    /// Selects all tensors of an open file.
     explicit safetensors_source(file from) : from_{std::move(from)} { hold(tensors_of(from_)); }
-    /// Those of these names.
+    /// Selects the named tensors.
     safetensors_source(std::string path, std::vector<std::string> const& names)
         : safetensors_source{file{std::move(path)}, names} {}
-    /// Of a file that is open.
+    /// Selects the named tensors of an open file.
     safetensors_source(file from, std::vector<std::string> const& names) : from_{std::move(from)} {
         hold(chosen(tensors_of(from_), names));
     }
 
-    /// The same data; its move is a copy, so a source that was moved from is still valid.
+    /// Copies share the data. A move is a copy, so a moved-from source remains valid.
     safetensors_source(safetensors_source const&) noexcept = default;
-    safetensors_source& operator=(safetensors_source const&) noexcept = default;  ///< the same data as other
+    safetensors_source& operator=(safetensors_source const&) noexcept =
+        default;  ///< shares the data of other
     ~safetensors_source() = default;
 
-    [[nodiscard]] std::uint64_t size() const noexcept { return known_->size; }  ///< the tensors' first axis
-    [[nodiscard]] std::span<field const> fields() const noexcept { return known_->fields; }  ///< one a tensor
+    [[nodiscard]] std::uint64_t size() const noexcept { return known_->size; }  ///< the first axis
+    [[nodiscard]] std::span<field const> fields() const noexcept { return known_->fields; }  ///< one each
     [[nodiscard]] std::string const& name() const noexcept { return from_.name(); }          ///< the file's
 
-    /// As a source. Throws: misuse before anything is written; data_error.
+    /// Gathers samples. Throws: misuse, before writing; data_error.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         check_gather(*this, samples, out);
         for (std::size_t k = 0; k != out.size(); ++k) {
@@ -309,7 +307,7 @@ private:
                   "elements are handed out as they are in the file");
     static constexpr std::uint64_t max_header = 100'000'000;  // as the format's own library
 
-    /// Where a field's samples stand in the file. Bytes.
+    /// A field's samples in the file, in bytes.
     struct area {
         std::uint64_t begin;
         std::size_t sample;
@@ -320,7 +318,7 @@ private:
         std::vector<area> areas{};
     };
 
-    /// They begin at offsets into the file.
+    /// Returns the tensors, with `begin` as file offsets.
     static std::vector<detail::tensor_layout> tensors_of(file const& from) {
         std::string const text = detail::parsed(from, [&] { return header_of(from); });
         auto tensors = detail::tensor_table{from, text}.read();
@@ -335,7 +333,7 @@ private:
         from.read_exact(0, number);
         auto const bytes = std::bit_cast<std::uint64_t>(number);
         std::uint64_t const held = from.size() - number.size();
-        if (bytes > std::min(held, max_header))  // before anything is allocated for it
+        if (bytes > std::min(held, max_header))  // before it is allocated
             detail::throw_data_error(from.name(), 0, "a header of {} bytes; {}",
                                      {bytes, bytes > max_header
                                                  ? "at most " + std::to_string(max_header) + " are read"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What stands in a batch.
+/// The samples of a batch.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,22 @@
 
 namespace cuota::inline v0::detail {
 
-/// Which samples stand in a batch, in order, and where the rows of each begin in its ragged fields.
+/// The samples of a batch, in order, with row offsets of ragged fields.
 struct sample_list {
-    /// With room for so many samples, and for so many ragged fields. Copies have it, too, until it is cleared.
+    /// Returns a list with this capacity; copies have it, too, until cleared.
     [[nodiscard]] static sample_list with_room(std::size_t samples, std::size_t ragged_fields);
 
-    /// Of no samples. The room stays.
+    /// Removes all samples; keeps the capacity.
     void clear() noexcept;
-    /// Keeps the first n.
     void shorten(std::size_t n) noexcept;
 
     [[nodiscard]] std::size_t size() const noexcept { return numbers.size(); }
-    /// All rows of the ragged field that is the j-th of those.
+    /// Returns the total rows of the j-th ragged field.
     [[nodiscard]] std::size_t rows(std::size_t j) const noexcept;
 
-    std::vector<std::uint64_t> numbers;  // of the samples in the source
+    std::vector<std::uint64_t> numbers;  // sample indices in the source
     std::vector<std::vector<std::uint64_t>>
-        row_offsets{};  // of each ragged field, one more than there are samples: sample i has the rows [o[i], o[i + 1])
+        row_offsets{};  // per ragged field size() + 1 offsets: sample i has the rows [o[i], o[i + 1])
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Which samples an epoch takes, and in which order: arithmetic, not state.
+/// Samplers: the samples of an epoch and their order, as stateless functions.
 #pragma once
 
 #include <concepts>
@@ -21,15 +21,13 @@
 
 namespace cuota::inline v0 {
 
-/// The order of an epoch as a pure function of the position in it: the same for any number of workers and processes, and
-/// from any position on.
+/// The order of an epoch as a pure function of position: the same for any number of workers and processes, and when resumed.
 ///
-/// size(n):  positions of an epoch over a source of n samples. Throws: misuse when it cannot draw from so many.
-/// draw(n, epoch, first, out): out[i] gets the sample at position first + i, which is below size(n).
-/// fingerprint(): a number that is the same for samplers that draw the same, and rarely for others: saved with a position,
-///          it tells that a position is another order's.
-/// Threads:  all are const, and may run on any number of threads at once.
-/// Cost:     draw is asked once a batch, by the worker that reads it. Nothing is kept between calls that a position needs.
+/// size(n): positions of an epoch over n samples. Throws: misuse if n is not supported.
+/// draw(n, epoch, first, out): writes to out[i] the sample at position first + i < size(n).
+/// fingerprint(): equal for samplers that draw the same, rarely for others; saved with a position to detect another order.
+/// Threads: all are const; any number of threads may call them concurrently.
+/// Cost:    one draw per batch, by the worker that reads it; no state between calls.
 /// Example: tests/data/sampler.cpp
 template <class S>
 concept sampler = std::copy_constructible<S> &&
@@ -41,7 +39,7 @@ concept sampler = std::copy_constructible<S> &&
 
 namespace detail {
 
-/// A fingerprint of several numbers in order.
+/// Hashes a sequence of numbers.
 [[nodiscard]] constexpr std::uint64_t fingerprint_of(std::initializer_list<std::uint64_t> numbers) noexcept {
     std::uint64_t sum = permutation_version;
     for (std::uint64_t const number : numbers) sum = mixed((sum ^ number) + golden);
@@ -50,77 +48,74 @@ namespace detail {
 
 }  // namespace detail
 
-/// All samples in the source's order. What a loader does that is given neither seed nor sampler.
-/// Threads, throws: as any sampler. Cost: nothing.
+/// All samples in source order: the default without seed and sampler.
+/// Threads, throws: as any sampler. Cost: none.
 class sequential_sampler {
 public:
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const noexcept { return n; }  ///< n
-    /// Whatever the epoch is.
+    /// Draws the same order in every epoch.
     void draw(std::uint64_t, std::uint64_t, std::uint64_t first, std::span<std::uint64_t> out) const noexcept;
-    /// The same for all of them.
+    /// Returns the same number for all instances.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({1}); }
 };
 
-/// All samples, each once, in an order of each epoch's own.
-/// Cost: a few words whatever n is; see keyed_permutation.
+/// All samples, each once, reshuffled in each epoch.
+/// Cost:    constant memory; see keyed_permutation.
 /// Threads, throws: as any sampler.
 /// Example: loader_options{.seed = 1}, which is short for .sampler = shuffle_sampler{1}
 class shuffle_sampler {
 public:
-    /// The same seed, the same orders, on every machine.
+    /// A seed yields the same orders on every machine.
     explicit shuffle_sampler(std::uint64_t seed) noexcept : seed_{seed} {}
 
-    /// Throws: misuse when n > 2^63.
+    /// Returns n. Throws: misuse if n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
-    /// One look-up of a permutation a sample; no allocation. Throws: misuse for a position that is not below n, or n >
-    /// 2^63.
+    /// Evaluates one permutation per sample; no allocations. Throws: misuse for a position >= n, or n > 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Of the seed.
+    /// Returns a hash of the seed.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return detail::fingerprint_of({2, seed_}); }
 
 private:
     std::uint64_t seed_;
 };
 
-/// All samples, each once: blocks of neighbours in an order of each epoch's own, and each block's samples in another. What
-/// is read together stands together in the source, which is then read about as fast as in order, from disks above all.
+/// All samples, each once: blocks of consecutive samples are shuffled, and the samples within each block, anew in each epoch. Samples read
+/// together are neighbors in the source, which is then read about as fast as in order, above all from disks.
 ///
-/// Where the blocks begin is each epoch's own, too: so every sample stands at every position equally often, although
-/// the last block is a short one, unless `block` divides n.
-/// Units: a block is a count of samples. Cost: a few words whatever n is.
+/// The blocks' offset also varies per epoch, so every sample is equally often at every position, although the last block is shorter if
+/// `block` does not divide n.
+/// Units:   a block is a number of samples. Cost: constant memory.
 /// Threads, throws: as any sampler.
 /// Example: loader_options{.sampler = cuota::block_shuffle_sampler{seed, 1024}}
 class block_shuffle_sampler {
 public:
-    /// Throws: misuse for blocks of no samples.
+    /// Throws: misuse if block is 0.
     block_shuffle_sampler(std::uint64_t seed, std::uint64_t block);
 
-    /// Throws: misuse when n > 2^63.
+    /// Returns n. Throws: misuse if n > 2^63.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return keyed_permutation{n, 0}.size(); }
-    /// A look-up of a permutation a sample, and one for each block that is begun; no allocation.
-    /// Throws: misuse when n > 2^63.
+    /// Evaluates one permutation per sample and one per block; no allocations. Throws: misuse if n > 2^63.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Of seed and block.
+    /// Returns a hash of seed and block.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
     std::uint64_t seed_, block_;
 };
 
-/// Some samples, named one by one, in that order or, with a seed, in an order of each epoch's own. One may be named more
-/// than once.
-/// Threads, throws: as any sampler. Cost: 8 bytes a sample that is named.
+/// Listed samples, in list order or, with a seed, reshuffled in each epoch. Samples may be listed repeatedly.
+/// Threads, throws: as any sampler. Cost: 8 bytes per listed sample.
 /// Example: loader_options{.sampler = cuota::subset_sampler{the_hard_ones, seed}}
 class subset_sampler {
 public:
-    /// Indices of the source's samples, 8 bytes each, shared by copies. Without a seed in that order in each epoch.
+    /// Takes source indices, 8 bytes each, shared by copies. Without a seed, epochs have list order.
     explicit subset_sampler(std::vector<std::uint64_t> samples, std::optional<std::uint64_t> seed = {});
 
-    /// Throws: misuse when one of them is not below n.
+    /// Returns the list's length. Throws: misuse if an index is >= n.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// A look-up a sample, with a seed one of a permutation, too. first + out.size() is size() at most.
+    /// Looks up each sample; with a seed, also evaluates a permutation. Requires first + out.size() <= size().
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Of the seed and each of the samples.
+    /// Returns a hash of the seed and all indices.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
 private:
@@ -130,21 +125,21 @@ private:
     std::uint64_t fingerprint_;
 };
 
-/// Any of these, or a program's own. One indirect call a batch. Copies share it.
-/// Threads, throws: as the one inside.
+/// Holds any sampler; one indirect call per batch. Copies share it.
+/// Threads, throws: as the held sampler.
 class any_sampler {
 public:
-    any_sampler();  ///< in the source's order
-    /// Holds a copy, which copies of this share.
+    any_sampler();  ///< holds a sequential_sampler
+    /// Holds a sampler, shared by copies.
     template <class S>
         requires(!std::same_as<S, any_sampler>)
     &&sampler<S> any_sampler(S from) : inside_{shared_value<model<S> const>::make(std::move(from))} {}
 
-    /// As of the sampler inside.
+    /// Calls the held sampler.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const { return asked().size(n); }
-    /// Likewise.
+    /// Calls the held sampler.
     void draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    [[nodiscard]] std::uint64_t fingerprint() const { return asked().fingerprint(); }  ///< likewise
+    [[nodiscard]] std::uint64_t fingerprint() const { return asked().fingerprint(); }  ///< of that sampler
 
 private:
     struct base {
@@ -165,7 +160,7 @@ private:
         std::uint64_t fingerprint() const override { return from.fingerprint(); }
         S from;
     };
-    // The functions of the program's sampler are called outside of every lock.
+    // The program's sampler is called outside all locks.
     [[nodiscard]] base const& asked() const noexcept {
         detail::expect_no_region("a sampler");
         return *inside_;
@@ -206,7 +201,7 @@ CUOTA_INLINE void block_shuffle_sampler::draw(std::uint64_t n, std::uint64_t epo
     if (out.empty()) return;
     std::uint64_t const key = epoch_key(seed_, epoch);
     std::uint64_t const begin = keyed_permutation{n, detail::mixed(key ^ detail::golden)}(0);
-    std::uint64_t const whole = n / block_;  // blocks; what is over comes last
+    std::uint64_t const whole = n / block_;  // full blocks; a partial one comes last
     keyed_permutation const blocks{whole, key};
     while (!out.empty()) {
         std::uint64_t const turn = first / block_;
@@ -218,7 +213,7 @@ CUOTA_INLINE void block_shuffle_sampler::draw(std::uint64_t n, std::uint64_t epo
             static_cast<std::size_t>(std::min<std::uint64_t>(length - in_block, out.size()));
         for (std::size_t i = 0; i != here; ++i) {
             std::uint64_t const sample = at * block_ + inside(in_block + i);
-            out[i] = sample < n - begin ? sample + begin : sample - (n - begin);  // around the end
+            out[i] = sample < n - begin ? sample + begin : sample - (n - begin);  // wraps around
         }
         first += here;
         out = out.subspan(here);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where the fields of a batch lie in memory.
+/// Memory layout of a batch.
 #pragma once
 
 #include <cstddef>
@@ -23,44 +23,43 @@
 
 namespace cuota::inline v0 {
 
-/// The most memory that a batch takes: first the row offsets of each ragged field, then field after field, each of all its
-/// samples back to back; every one of them aligned. Bytes. A smaller batch stands closer together.
+/// Layout of a full batch, in bytes: row offsets of each ragged field, then each field with all samples contiguous; all parts aligned. A
+/// smaller batch is packed more closely.
 struct slot_layout {
-    std::size_t sample_bytes = 0;      ///< of one sample: its fields, and 8 for each ragged one
-    std::size_t bytes = 0;             ///< of a full batch, each field aligned
+    std::size_t sample_bytes = 0;      ///< one sample's fields, plus 8 per ragged field
+    std::size_t bytes = 0;             ///< a full batch, with alignment
     std::vector<std::size_t> offsets;  ///< of each field in a full batch
-    std::size_t row_bytes = 0;         ///< of one row of every ragged field
+    std::size_t row_bytes = 0;         ///< one row of every ragged field
 
-    /// Of `batch` samples with so many rows in each ragged field.
-    /// Throws: misuse when that is more than a std::size_t holds, for a source of that name.
+    /// Returns the layout of `batch` samples with `rows` rows in each ragged field.
+    /// Throws: misuse, naming the source, if it exceeds a std::size_t.
     [[nodiscard]] static slot_layout of(std::span<field const> fields, std::size_t batch,
                                         std::string const& name, std::size_t rows = 0);
 
-    /// Throws: misuse for nothing: a size that was too large.
+    /// Throws: misuse for nullopt, the result of an overflow.
     [[nodiscard]] static std::size_t or_too_large(std::optional<std::size_t> bytes, std::string const& name);
 
-    friend bool operator==(slot_layout const&, slot_layout const&) = default;  ///< in every number
+    friend bool operator==(slot_layout const&, slot_layout const&) = default;  ///< compares all members
 };
 
 namespace detail {
 
-/// A part of a batch in memory. Bytes.
+/// Part of a batch, in bytes.
 struct slot_place {
-    std::size_t begin;  // from where the batch begins
+    std::size_t begin;  // offset within the batch
     std::size_t size;
     [[nodiscard]] std::size_t end() const noexcept { return begin + size; }
 };
 
-/// Where the parts of a batch of these samples lie: as slot_layout has it, without gaps for what is not there.
+/// Parts of a batch with these samples: slot_layout's order, actual sizes.
 class slot_places {
 public:
     slot_places(std::span<field const> fields, sample_list const& samples) noexcept;
 
-    /// The row offsets of the ragged field that is the j-th of those.
+    /// Returns the row offsets of the j-th ragged field.
     [[nodiscard]] slot_place row_offsets(std::size_t j) const noexcept;
-    /// Field k of all samples.
+    /// Returns field k of all samples.
     [[nodiscard]] slot_place field_at(std::size_t k) const;
-    /// Of all that there is.
     [[nodiscard]] std::size_t used_bytes() const;
 
 private:
@@ -69,7 +68,7 @@ private:
 
     std::span<field const> fields_;
     sample_list const& samples_;
-    std::size_t ragged_;  // fields
+    std::size_t ragged_;  // number of ragged fields
 };
 
 /// A batch on the device, or some of its fields.
@@ -78,11 +77,11 @@ struct slot_contents {
     std::span<field const> fields;
     sample_list const* samples;
 
-    /// Of fields that are not ragged.
+    /// Returns `count` fields from `first` on, none of which may be ragged.
     [[nodiscard]] slot_contents only(std::size_t first, std::size_t count) const;
 
-    /// Elements of a field of all samples. T is the field's element type, or std::byte for any.
-    /// Throws: misuse for a field that there is not, or another type; `what` is said to be what was viewed.
+    /// Returns a field's elements of all samples. T must be the element type, or std::byte.
+    /// Throws: misuse if the field does not exist or has another type; `what` names the viewed object.
     template <class T>
     [[nodiscard]] device_span<T> view(std::size_t k, char const* what, place where) const {
         field const& f = field_at(k, what, where);
@@ -92,11 +91,10 @@ struct slot_contents {
         return span_of<T>(places().field_at(k), where);
     }
 
-    /// Where the rows of each sample begin in a ragged field, and where those of the last one end.
-    /// Throws: misuse for another field.
+    /// Returns the row offsets, one more than samples. Throws: misuse if the field is not ragged.
     [[nodiscard]] device_span<std::uint64_t const> row_offsets(std::size_t k, char const* what,
                                                                place where) const;
-    /// Which of the ragged fields that one is. Throws: misuse when it is none.
+    /// Returns k's index among ragged fields. Throws: misuse if it is not ragged.
     [[nodiscard]] std::size_t ragged_at(std::size_t k, char const* what, place where) const;
 
 private:
@@ -162,7 +160,7 @@ CUOTA_INLINE slot_place slot_places::row_offsets(std::size_t j) const noexcept {
 
 CUOTA_INLINE slot_place slot_places::field_at(std::size_t k) const {
     std::size_t at = row_offsets(ragged_).begin;
-    std::size_t j = 0;  // ragged fields up to here
+    std::size_t j = 0;  // ragged fields so far
     for (std::size_t i = 0; i != k; ++i) at += padded(bytes_of(i, j));
     return {at, bytes_of(k, j)};
 }

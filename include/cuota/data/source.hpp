@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a loader reads from: a fixed number of samples, gathered a batch at a time.
+/// The source concept: a fixed-size dataset that a loader reads in batches.
 #pragma once
 
 #include <concepts>
@@ -21,41 +21,39 @@
 
 namespace cuota::inline v0 {
 
-/// Samples that follow each other: [first, first + count).
+/// Consecutive samples [first, first + count).
 struct sample_run {
-    std::uint64_t first;  ///< index of the first
-    std::size_t count;    ///< samples
+    std::uint64_t first;  ///< index of the first sample
+    std::size_t count;    ///< number of samples
 };
 
-/// The epoch and the seed of a gather, to seed random augmentation on the host. A pure function of them and of the samples gives the same
-/// data for any number of workers and processes, in any batch, and in an epoch that is resumed.
+/// Epoch and seed of a gather, for random augmentation on the host. Augmentation that is a pure function of this and the sample index
+/// yields the same data for any number of workers and processes, any batching, and a resumed epoch.
 /// Example: tests/data/gather_context.sim.cpp
 struct gather_context {
-    std::uint64_t epoch = 0;  ///< the number that the program gave to batch_loader::epoch
-    std::uint64_t seed = 0;   ///< loader_options::seed; of a loader with a sampler the sampler's fingerprint
+    std::uint64_t epoch = 0;  ///< passed to batch_loader::epoch
+    std::uint64_t seed = 0;   ///< loader_options::seed; with a sampler, the sampler's fingerprint
 
-    /// A seed for one sample in this epoch, by its index in the source that is asked: to be given to a random generator.
+    /// Returns a random seed for this epoch and the sample with this source index.
     [[nodiscard]] constexpr std::uint64_t sample_seed(std::uint64_t sample) const noexcept {
         return detail::mixed(epoch_key(~seed, epoch) + sample * detail::golden);  // not the order's key
     }
 };
 
-/// A set of samples that can be read in any order, straight into memory that the caller owns.
+/// A dataset that is read in any order, directly into the caller's memory.
 ///
-/// size(), fields(): never change. name(): the file or files, for messages.
-/// gather(samples, out): out[k] gets field k of every asked sample, back to back, in the order asked.
-/// gather(samples, out, context): if it is there, what loaders call in place of that, with the epoch and its seed (gather_context).
-/// lengths(k, samples, out): only with ragged fields: out[i] gets the rows that samples[i] has in field k, one of those.
-///          They never change. Throws: misuse for another field, or an index that is out of range.
-/// S::fills_device_memory, if it is there and true: out may be device memory, too, and is written when gather returns.
-/// gather_runs(runs, out): if it is there, as gather for the samples of all these runs, sooner than by a list of them.
-/// Threads: gather is const and may run on any number of threads at once.
-///          A loader's workers have the loader's device current while they gather.
-/// Throws:  gather: misuse when an index or the size of an out[k] is wrong, before anything is written;
-///          data_error, which names file, offset and sample, when the data cannot be read: out may be partly
-///          written then.
-/// Cost:    a source is a handle: a copy shares files and layout with the original.
-/// Example: callable_source makes one of a function; memory_source and the formats are others.
+/// size(), fields(): constant. name(): the file or files, for messages.
+/// gather(samples, out): writes field k of the samples to out[k], contiguously, in the order of `samples`.
+/// gather(samples, out, context): optional; called by loaders instead, with epoch and seed (gather_context).
+/// lengths(k, samples, out): required for ragged fields; writes to out[i] the number of rows of samples[i] in field k. Constant. Throws:
+///          misuse if field k does not exist or is not ragged, or an index is out of range.
+/// S::fills_device_memory: optional; if true, out may be device memory, and is written when gather returns.
+/// gather_runs(runs, out): optional; gathers the samples of all runs, faster than from an index list.
+/// Threads: gather is const; any number of threads may call it concurrently. Loaders' workers set the loader's device as current.
+/// Throws:  gather: misuse if an index or the size of an out[k] is wrong, before writing; data_error with file, offset and sample if the
+///          data cannot be read; out may then be partly written.
+/// Cost:    a source is a handle: copies share files and layout.
+/// Example: callable_source wraps a function; memory_source and the file formats are other sources.
 template <class S>
 concept source = std::copy_constructible<S> &&
     requires(S const& s, std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) {
@@ -69,7 +67,7 @@ concept source = std::copy_constructible<S> &&
 
 namespace detail {
 
-/// A source whose samples depend on the epoch, or one made of such a source.
+/// A source whose samples depend on the epoch, or an adaptor of one.
 template <class S>
 concept gathers_in_context = requires(S const& s, std::span<std::uint64_t const> samples,
                                       std::span<std::span<std::byte> const> out,
@@ -77,7 +75,7 @@ concept gathers_in_context = requires(S const& s, std::span<std::uint64_t const>
     s.gather(samples, out, context);
 };
 
-/// Gathers, with the context where the source takes one.
+/// Gathers, with the context if the source accepts one.
 template <class S>
 void gather_in(gather_context const& context, S const& from, std::span<std::uint64_t const> samples,
                std::span<std::span<std::byte> const> out) {
@@ -85,7 +83,7 @@ void gather_in(gather_context const& context, S const& from, std::span<std::uint
     else from.gather(samples, out);
 }
 
-/// A source of samples that may be of different lengths.
+/// A source with lengths().
 template <class S>
 concept tells_lengths = requires(S const& s, std::size_t field, std::span<std::uint64_t const> samples,
                                  std::span<std::uint64_t> out) {
@@ -98,13 +96,11 @@ concept reads_runs = requires(S const& s, std::span<sample_run const> runs,
     s.gather_runs(runs, out);
 };
 
-/// A source that can read into device memory as well.
 template <class S>
 concept fills_device_memory = requires {
     requires S::fills_device_memory;
 };
 
-/// lengths() of the source at `from`.
 using lengths_call = void (*)(void const* from, std::size_t field, std::span<std::uint64_t const> samples,
                               std::span<std::uint64_t> out);
 template <tells_lengths S>
@@ -113,7 +109,7 @@ void lengths_of(void const* from, std::size_t field, std::span<std::uint64_t con
     static_cast<S const*>(from)->lengths(field, samples, out);
 }
 
-/// Rows that a ragged field has in some samples together; unlimited when 64 bits do not count them.
+/// Returns the samples' total rows in a ragged field; saturates.
 [[nodiscard]] std::uint64_t rows_of(void const* from, lengths_call ask, std::size_t field,
                                     std::span<std::uint64_t const> samples);
 template <tells_lengths S>
@@ -122,7 +118,7 @@ template <tells_lengths S>
     return rows_of(std::addressof(from), &lengths_of<S>, field, samples);
 }
 
-/// What is wrong with the rooms of a gather for so many samples, in which a field has `rows(k)`; empty when nothing is.
+/// Returns why the output spans do not fit samples with rows(k) rows in field k; empty if they fit.
 template <class Rows>
 std::string room_complaint(std::span<field const> fields, std::size_t samples, Rows rows,
                            std::span<std::span<std::byte> const> out) {
@@ -139,7 +135,7 @@ std::string room_complaint(std::span<field const> fields, std::size_t samples, R
 
 [[nodiscard]] std::string sample_complaint(std::uint64_t size, std::uint64_t sample);
 
-/// What is wrong with the arguments of a gather; empty when nothing is. Allocates only when something is.
+/// Returns why the arguments of a gather are invalid; empty, and without allocating, if they are valid.
 template <source S>
 std::string gather_complaint(S const& from, std::span<std::uint64_t const> samples,
                              std::span<std::span<std::byte> const> out) {
@@ -155,7 +151,7 @@ std::string gather_complaint(S const& from, std::span<std::uint64_t const> sampl
     return room_complaint(fields, samples.size(), rows, out);
 }
 
-/// Checks the arguments of `lengths`. Throws: misuse.
+/// Throws: misuse for invalid arguments of `lengths`.
 template <tells_lengths S>
 void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> samples,
                    std::span<std::uint64_t> out) {
@@ -174,14 +170,14 @@ void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> 
     if (!complaint.empty()) throw_misuse("{}: {}", {from.name(), complaint});
 }
 
-/// How many of the samples, from the first on, follow each other in the source. There is one.
+/// Returns how many leading samples are consecutive; at least 1. Requires a non-empty list.
 [[nodiscard]] std::size_t run_length(std::span<std::uint64_t const> samples) noexcept;
 
 }  // namespace detail
 
-/// Checks the arguments of a gather: every index in range, one out[k] of exactly the size per field.
-/// Throws: misuse, which says what does not fit. Allocates only then.
-/// Threads: any. Cost: a comparison for each sample; with ragged fields their lengths are asked.
+/// Checks the arguments of a gather: indices in range, one out[k] of exactly the right size per field.
+/// Throws:  misuse with the reason; allocates only if it throws.
+/// Threads: any. Cost: one comparison per sample; calls lengths() for ragged fields.
 template <source S>
 void check_gather(S const& from, std::span<std::uint64_t const> samples,
                   std::span<std::span<std::byte> const> out) {
@@ -189,8 +185,8 @@ void check_gather(S const& from, std::span<std::uint64_t const> samples,
     if (!complaint.empty()) detail::throw_misuse("{}: {}", {from.name(), complaint});
 }
 
-/// Checks the arguments of gather_runs of a source without ragged fields, in the same way.
-/// Throws: misuse. Cost: two comparisons for each run.
+/// Checks the arguments of gather_runs, for a source without ragged fields.
+/// Throws: misuse. Cost: two comparisons per run.
 template <source S>
 void check_gather_runs(S const& from, std::span<sample_run const> runs,
                        std::span<std::span<std::byte> const> out) {

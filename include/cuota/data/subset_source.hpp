@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A range of another source's samples: a training part and a validation part of one file.
+/// A range of another source's samples, such as a file's training part.
 #pragma once
 
 #include <array>
@@ -22,11 +22,11 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Samples of a part, as the whole counts them, of which the part's first is `by`.
+/// Sample indices plus `by`: from subset to whole.
 class moved_samples {
 public:
     moved_samples(std::span<std::uint64_t const> samples, std::uint64_t by);
-    moved_samples(moved_samples const&) = delete;  // all() is inside
+    moved_samples(moved_samples const&) = delete;  // all() points into this object
     moved_samples& operator=(moved_samples const&) = delete;
 
     [[nodiscard]] std::span<std::uint64_t const> all() const noexcept { return all_; }
@@ -39,19 +39,18 @@ private:
 
 }  // namespace detail
 
-/// The samples [first, first + count) of a source, counted from 0. A data_error names the sample as `whole`
-/// counts it.
+/// Samples [first, first + count) of a source, numbered from 0. A data_error has the index in `whole`.
 ///
-/// Throws: misuse when the source has fewer.
-/// Cost:   a copy of the indices per gather; up to 1024 of them without an allocation.
+/// Throws:  misuse if the source has fewer samples.
+/// Cost:    copies the indices per gather; up to 1024 without an allocation.
 /// Threads: as any source.
 /// Example: cuota::subset_source train{all, 0, all.size() / 5 * 4};
 template <source Source>
 class subset_source {
 public:
-    static constexpr bool fills_device_memory = detail::fills_device_memory<Source>;  ///< if the source does
+    static constexpr bool fills_device_memory = detail::fills_device_memory<Source>;  ///< as the source
 
-    /// The source is kept.
+    /// Stores the source.
     subset_source(Source whole, std::uint64_t first, std::uint64_t count)
         : whole_{std::move(whole)}, first_{first}, count_{count} {
         std::uint64_t const size = whole_.size();
@@ -62,21 +61,21 @@ public:
 
     [[nodiscard]] std::uint64_t size() const noexcept { return count_; }             ///< count
     [[nodiscard]] std::span<field const> fields() const { return whole_.fields(); }  ///< the source's
-    /// "images.npy[100, 250)".
+    /// Returns "images.npy[100, 250)".
     [[nodiscard]] std::string name() const {
         return detail::message("{}[{}, {})", {whole_.name(), first_, first_ + count_});
     }
 
-    /// As a source. Throws: misuse, what the source throws.
+    /// Gathers samples. Throws: misuse; errors of the source.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
-    /// The same, in an epoch.
+    /// Gathers in an epoch's context.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context) const requires detail::gathers_in_context<Source> {
         gather_all(samples, out, context);
     }
-    /// As the source's, of the samples as this one counts them. Throws: misuse, what the source throws.
+    /// Gets the rows per sample. Throws: misuse; errors of the source.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples,
                  std::span<std::uint64_t> out) const requires detail::tells_lengths<Source> {
         detail::check_lengths(*this, k, samples, out);

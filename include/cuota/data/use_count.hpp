@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Counts the uses of a loader's memory, which may be freed while there are none.
+/// Use count of a loader's memory, which may be freed while unused.
 #pragma once
 
 #include <condition_variable>
@@ -14,35 +14,35 @@
 
 namespace cuota::inline v0::detail {
 
-/// Counts uses of memory, and lets one thread at a time free it while there are none.
+/// Counts the uses of memory, and allows one thread at a time to free it while unused.
 ///
-/// Memory is given back in two steps: it is freed, then its bytes are refunded. The refund may call a watch of the program, which may start
-/// a use: a thread that gives back waits for the first step only.
-/// Each of two parts could go, at a price that a test shows. Without brief uses a request would be refused although the memory is idle,
-/// whenever a worker looks for a batch at that moment. Without the step of refunding, an epoch that starts between the free and the refund
-/// would be charged beside the bytes that are about to be refunded, and refused for them.
+/// Release has two steps: the memory is freed, then its bytes are refunded. The refund may call a watch of the program, which may start a
+/// use; so a thread that is itself reclaiming waits for the first step only.
+/// Tests show that two features are needed. Without brief uses, a request would be refused although the memory is idle, if a worker looked
+/// for a batch at that moment. Without the refunding step, an epoch that starts between free and refund would be charged on top of the
+/// bytes about to be refunded, and refused.
 /// Threads: any.
 class use_count {
 public:
-    /// Starts a use, which may be the first: waits while another thread gives the memory back. Ends with drop.
+    /// Starts a use, possibly the first; waits for a release by another thread. Ended by drop.
     void start() noexcept;
-    /// Starts another use while there is one. Ends with drop.
+    /// Adds a use; requires an existing one. Ended by drop.
     void add() noexcept;
     void drop() noexcept;
 
-    /// Starts a use that ends soon and calls no function of the program, so that try_give waits for its end. Call it while there is a
-    /// use. Ends with drop_brief, or with keep_brief, which makes it an ordinary use; call that while there is another.
+    /// Starts a brief use, which calls no function of the program, so that try_give waits for it. Requires an existing use. Ended by
+    /// drop_brief, or made ordinary by keep_brief, which requires another use.
     void add_brief() noexcept;
     void drop_brief() noexcept;
     void keep_brief() noexcept;
 
-    /// Returns true when try_give would succeed now. Waits while another thread gives the memory back.
+    /// Returns whether try_give would succeed. Waits for a release by another thread.
     [[nodiscard]] bool is_idle() const noexcept;
 
-    /// Waits for the end of brief uses, and returns false when there are other uses. After true the caller alone has the memory until it
-    /// calls `freed`, and no other thread gives it back until `refunded`. Not for a thread that is giving it back already.
+    /// Waits for brief uses to end; returns false if other uses exist. After true, the caller has exclusive access until `freed`, and no
+    /// other thread releases the memory until `refunded`. Must not be called by a thread that is releasing it already.
     [[nodiscard]] bool try_give() noexcept;
-    /// From here on the memory may be used again.
+    /// Allows uses again.
     void freed() noexcept { go_on_to(refunding); }
     void refunded() noexcept { go_on_to(nobody_gives); }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Samples drawn at random, some more often than others.
+/// Random samplers with weights.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,23 @@
 
 namespace cuota::inline v0 {
 
-/// Draws samples independently of each other, each as often as its weight says: in an epoch some come more than once, and
-/// some not at all.
+/// Draws samples with replacement, with probability proportional to weight: in an epoch, some occur repeatedly and some not at all.
 ///
-/// A draw is one look-up, whatever the weights are; what is drawn is the same on every machine.
-/// Threads: any. Throws: misuse on construction for weights that are negative or infinite, or all zero.
-/// Cost:    24 bytes a sample, shared by copies.
+/// One lookup per draw, for any weights; the same results on every machine.
+/// Threads: any. Throws: misuse on construction if a weight is negative or not finite, or all are 0.
+/// Cost:    24 bytes per sample, shared by copies.
 /// Example: loader_options{.sampler = cuota::weighted_sampler{seed, weights, weights.size()}}
 class weighted_sampler {
 public:
-    /// As many weights as the source has samples, and `draws` positions in an epoch.
+    /// Takes one weight per sample of the source, and the positions of an epoch.
     weighted_sampler(std::uint64_t seed, std::span<double const> weights, std::uint64_t draws);
 
-    /// Throws: misuse when there are not n weights.
+    /// Returns `draws`. Throws: misuse if n differs from the number of weights.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
-    /// Two hashes and a look-up a sample; no allocation.
+    /// Computes two hashes and one lookup per sample; no allocations.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first,
               std::span<std::uint64_t> out) const noexcept;
-    /// Of seed, weights and draws.
+    /// Returns a hash of seed, weights and draws.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -40,22 +39,22 @@ private:
     shared_value<facts const> shared_;
 };
 
-/// Draws samples one after another, each at most once in an epoch, of those that are left each as likely as its weight says.
+/// Draws samples without replacement within an epoch, with probability proportional to weight among the remaining ones.
 ///
-/// Threads: any; the first to draw of an epoch makes its order, while the others wait.
-/// Throws:  misuse on construction for weights that are negative or infinite, or all zero.
-/// Cost:    24 bytes a sample, shared by copies; draws * log(samples) once an epoch.
+/// Threads: any; the first to draw from an epoch computes its order, while others wait.
+/// Throws:  misuse on construction if a weight is negative or not finite, or all are 0.
+/// Cost:    24 bytes per sample, shared by copies; draws * log(samples) time per epoch.
 /// Example: loader_options{.sampler = cuota::weighted_shuffle_sampler{seed, weights, 10'000}}
 class weighted_shuffle_sampler {
 public:
-    /// As many weights as the source has samples, and `draws` positions in an epoch.
+    /// Takes one weight per sample of the source, and the positions of an epoch.
     weighted_shuffle_sampler(std::uint64_t seed, std::span<double const> weights, std::uint64_t draws);
 
-    /// Throws: misuse when there are not n weights, or fewer than `draws` are above zero.
+    /// Returns `draws`. Throws: misuse if n differs from the number of weights, or fewer than `draws` are positive.
     [[nodiscard]] std::uint64_t size(std::uint64_t n) const;
     /// Throws: std::bad_alloc; misuse in a forked child.
     void draw(std::uint64_t, std::uint64_t epoch, std::uint64_t first, std::span<std::uint64_t> out) const;
-    /// Of seed, weights and draws.
+    /// Returns a hash of seed, weights and draws.
     [[nodiscard]] std::uint64_t fingerprint() const noexcept;
 
 private:
@@ -80,12 +79,12 @@ private:
 
 namespace cuota::inline v0::detail {
 
-/// What two samplers with weights share.
+/// Common state of both samplers.
 struct weighted_draws {
     weighted_draws(char const* sampler, std::uint64_t kind, std::uint64_t seed_,
                    std::span<double const> weights, std::uint64_t draws_);
     void check(std::uint64_t n) const;
-    char const* name;  // the class, for messages
+    char const* name;  // of the class, for messages
     std::uint64_t seed, draws;
     whole_weights whole;
     std::uint64_t fingerprint;
@@ -149,7 +148,7 @@ struct weighted_shuffle_sampler::facts : detail::weighted_draws {
     [[nodiscard]] shared_value<numbers const> order_of(std::uint64_t epoch);
 
 private:
-    // Sums of weights in a tree by Fenwick: node i has those of the i & -i samples that end with i.
+    // Uses a Fenwick tree of weight sums: node i has the i & -i samples that end with i.
     [[nodiscard]] numbers make_order(std::uint64_t epoch) const;
 
     detail::object_lock guard_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Several sources of equal size as one: images here, labels there.
+/// Several sources of equal size as one, such as images and labels.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Sources of their own types, one behind the other.
+/// A heterogeneous list of sources.
 template <class First, class... Rest>
 struct source_row {
     explicit source_row(First f, Rest... r) : first{std::move(f)}, rest{std::move(r)...} {}
 
-    /// f(source) of each.
+    /// Calls f(source) for each source.
     template <class F>
     void each(F const& f) const {
         f(first);
@@ -53,48 +53,48 @@ struct source_row<Last> {
 
 }  // namespace detail
 
-/// Sample i has the fields of sample i of every source, in the order of the sources.
+/// Sample i has the fields of sample i of every source, in source order.
 ///
-/// Throws: data_error, which names both files, when the sources are not of one size.
-/// Cost:   nothing beyond what its sources cost; a copy shares them.
+/// Throws:  data_error, naming both files, if sizes differ.
+/// Cost:    only that of the sources; copies share them.
 /// Threads: as any source.
 /// Example: cuota::zip_source both{cuota::npy_source{"images.npy"}, cuota::npy_source{"labels.npy"}};
 template <source First, source... Rest>
     requires(sizeof...(Rest) > 0)
 class zip_source {
 public:
-    /// If all of them do.
+    /// True if all sources can fill device memory.
     static constexpr bool fills_device_memory =
         detail::fills_device_memory<First> && (detail::fills_device_memory<Rest> && ...);
 
-    /// The sources are kept; copies of this share them.
+    /// Stores the sources; copies share them.
     explicit zip_source(First first, Rest... rest)
         : state_{shared_value<state const>::make(std::move(first), std::move(rest)...)} {}
 
-    /// Samples of each source.
+    /// Returns the size of each source.
     [[nodiscard]] std::uint64_t size() const { return state_->sources.first.size(); }
-    /// Of all sources.
+    /// Returns the fields of all sources.
     [[nodiscard]] std::span<field const> fields() const noexcept { return state_->fields; }
     [[nodiscard]] std::string const& name() const noexcept { return state_->name; }  ///< "a.npy + b.npy"
 
-    /// As a source, one source after the other. Throws: misuse, what the sources throw.
+    /// Gathers from one source after another. Throws: misuse; errors of the sources.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         gather_all(samples, out, {});
     }
-    /// The same, in an epoch.
+    /// Gathers in an epoch's context.
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out,
                 gather_context const& context) const
         requires(detail::gathers_in_context<First> || (detail::gathers_in_context<Rest> || ...)) {
         gather_all(samples, out, context);
     }
-    /// The same for runs of samples.
+    /// Gathers runs of samples.
     void gather_runs(std::span<sample_run const> runs, std::span<std::span<std::byte> const> out) const
         requires(detail::reads_runs<First> && (detail::reads_runs<Rest> && ...)) {
         check_gather_runs(*this, runs, out);
         state_->sources.each(
             [&](auto const& one) { take_room(one, out, [&](auto rooms) { one.gather_runs(runs, rooms); }); });
     }
-    /// As the source's that field k is of. Throws: misuse for a field that is not ragged, or an index out of range.
+    /// Calls lengths of field k's source. Throws: misuse if the field is not ragged, or an index is out of range.
     void lengths(std::size_t k, std::span<std::uint64_t const> samples, std::span<std::uint64_t> out) const
         requires(detail::tells_lengths<First> || (detail::tells_lengths<Rest> || ...)) {
         detail::check_lengths(*this, k, samples, out);
@@ -130,7 +130,7 @@ private:
         std::string name{};
     };
 
-    /// Reads the source's fields into the first of `out` and drops those.
+    /// Reads a source's fields into the first spans of `out`, and removes these.
     template <source S, class Rooms, class Read>
     static void take_room(S const& from, Rooms& out, Read read) {
         std::size_t const count = std::span<field const>{from.fields()}.size();
@@ -138,14 +138,14 @@ private:
         out = out.subspan(count);
     }
 
-    /// The lengths of field k, if it is one of this source's; k is then counted from the next one's first.
+    /// Gets the lengths if k is a field of this source; otherwise makes k relative to the next.
     template <source S>
     static void lengths_if_of(S const& from, std::size_t& k, std::span<std::uint64_t const> samples,
                               std::span<std::uint64_t> out) {
         std::size_t const count = std::span<field const>{from.fields()}.size();
         if constexpr (detail::tells_lengths<S>)
             if (k < count) from.lengths(k, samples, out);
-        k = k < count ? unlimited : k - count;  // found: no other has so many fields
+        k = k < count ? unlimited : k - count;  // found: no other source has that many fields
     }
 
     shared_value<state const> state_;
