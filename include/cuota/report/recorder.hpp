@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A flight recorder for memory: the last events of all that it looks on, at some 20 ns an event.
+/// Defines a flight recorder for memory: it stores the last events of everything it observes, at about 20 ns per event.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@
 
 namespace cuota::inline v0 {
 
-/// How much a recorder remembers.
+/// Capacity of a recorder.
 struct recorder_options {
-    std::size_t capacity = 65'536;  ///< events, rounded up to a power of two: 64 bytes of host memory each
-    std::size_t sites = 4'096;      ///< pairs of a tag and a place: 32 to 40 bytes of host memory each
+    std::size_t capacity = 65'536;  ///< events, rounded up to a power of two; 64 bytes of host memory each
+    std::size_t sites = 4'096;      ///< pairs of a tag and a call site; 32 to 40 bytes of host memory each
 };
 
 namespace detail {
 
 struct recorder_access;
 
-/// What the handles of one recorder share: when the last one goes, it looks on nothing any more.
+/// State shared by the handles of one recorder. Its destructor detaches the recorder from everything it observes.
 class recorder_hold final : public ref_counted {
 public:
     recorder_hold(recorder_options wanted, place where);
@@ -41,65 +41,64 @@ private:
 
 }  // namespace detail
 
-/// Remembers the last events of the memory that it looks on, to be read while the program goes on.
+/// Records the last events of budgets and pools, to be read while the program continues.
 ///
 ///     cuota::budget budget{"trainer", 512_MiB};
-///     cuota::recorder recorder{budget};  // its pools, budgets inside it, refusals, steps: now and later
+///     cuota::recorder recorder{budget};  // observes its pools, descendants, refusals and steps, present and future
 ///     train(budget);
 ///     cuota::write_timeline_file("train.html", recorder.read());
 ///
-/// It looks on budgets and all pools that take from them, until its last handle goes; a pool has one recorder at a time.
-/// Memory that is no pool's is told by `recorded`. When it is full the oldest events make way, and `recording::dropped`
-/// counts them. All of its memory is taken at the begin: an event takes none. A handle: copies are the same recorder.
+/// Observes budgets and all pools that take from them until its last handle is destroyed; a pool has at most one recorder. Memory outside
+/// pools is recorded by `recorded`. When the ring is full, new events overwrite the oldest, counted in `recording::dropped`. All memory is
+/// allocated at construction; an event allocates none. A handle: copies refer to the same recorder.
 ///
 /// Threads: any, all functions.
-/// Cost:    an event some 20 ns: a look at the processor's clock, two atomic exchanges and one cache line. Threads that put
-///          events at the same time share a counter, and pay for it as for any other. A pool that is looked on takes its
-///          lock for each request; one that is not has the same instructions as if there were no recorders.
+/// Cost:    about 20 ns per event: one read of the processor's counter, two atomic exchanges and one cache line. Threads that record
+///          concurrently contend for one counter. An observed pool takes its lock for each request; an unobserved one runs the same
+///          instructions as without recorders.
 /// Units:   bytes; times in nanoseconds since recording::began.
-/// Throws:  as each says; never at an event.
+/// Throws:  see each function; events never throw.
 /// Example: examples/look.cpp
 class recorder {
 public:
-    /// Throws: misuse when the capacity is 0 or above 2^32, or sites are above 2^24; std::bad_alloc.
+    /// Throws: misuse if the capacity is 0 or above 2^32, or sites exceed 2^24; std::bad_alloc.
     explicit recorder(recorder_options wanted = {}, place where = place::here())
         : hold_{shared<detail::recorder_hold>::make(wanted, where)} {}
-    /// As above, and looks on the budget. Throws: as `watch`, too.
+    /// As above, and observes `which`. Throws: also as `watch`.
     explicit recorder(budget const& which, recorder_options wanted = {}, place where = place::here());
-    /// The same recorder; its move is a copy, so a handle that was moved from is still valid.
+    /// Refers to the same recorder. A move is a copy, so a moved-from handle remains valid.
     recorder(recorder const&) noexcept = default;
-    recorder& operator=(recorder const&) noexcept = default;  ///< the same recorder as other
+    recorder& operator=(recorder const&) noexcept = default;  ///< refers to the recorder of other
     ~recorder() = default;
 
-    /// Looks on a budget and all inside it, and on all pools that take from them, those that come later too.
-    /// The budget lives as long as the recorder does. Throws: misuse for a pool that has another recorder (what came
-    /// before it is looked on); std::bad_alloc.
+    /// Observes a budget, its descendants, and all pools that take from them, present and future. Keeps the budget until the recorder is
+    /// destroyed.
+    /// Throws: misuse if a pool has another recorder (the budget, and pools visited before, stay observed); std::bad_alloc.
     void watch(budget const& which) { hold_->taps().look_on(which); }
 
-    /// An event of the program's own: "epoch 3", "evaluation". The text is kept until the program ends, and takes a
-    /// site: name things, not events. Nothing while it pauses. Throws: std::bad_alloc. Cost: a lock and a look-up.
+    /// Records a note of the program: "epoch 3", "evaluation". The text is kept until the program ends and occupies a site, so use a few
+    /// distinct texts. Does nothing while paused. Throws: std::bad_alloc. Cost: a lock and a look-up.
     void note(std::string_view text, place where = place::here());
 
-    /// Takes no events until `resume`. What is given back meanwhile looks as if it were still there, until the program
-    /// takes its address again or the snapshot at the end says otherwise.
+    /// Stops recording until `resume`. Blocks freed meanwhile appear live until their address is allocated again, or until the final
+    /// snapshot shows that they are free.
     void pause() noexcept { hold_->to()->set_recording(false); }
-    void resume() noexcept { hold_->to()->set_recording(true); }  ///< takes events again
-    /// False while it pauses.
+    void resume() noexcept { hold_->to()->set_recording(true); }  ///< records events again
+    /// Returns false while paused.
     [[nodiscard]] bool is_recording() const noexcept { return hold_->to()->is_recording(); }
 
-    /// Forgets all events so far; `recording::dropped` counts anew. Times still count from when it was made.
+    /// Discards all events so far and resets `recording::dropped`. Timestamps still count from the construction.
     void clear() noexcept { hold_->to()->clear(); }
 
-    /// What it remembers now, in order, and a snapshot of all that it looks on. What other threads are about to write is
-    /// left out.
-    /// Throws: std::bad_alloc. Cost: some 20 ns an event, and a copy of each; nobody waits meanwhile. The
-    /// snapshot costs as snapshot_of.
+    /// Returns the recorded events in order, and a snapshot of everything observed. Events that other threads are writing are left out.
+    /// Throws: std::bad_alloc. Cost: about 20 ns per event and a copy of each, without blocking writers; the snapshot costs as snapshot_of.
     [[nodiscard]] recording read() const { return hold_->taps().read(); }
 
-    /// How many events it remembers at most.
+    /// Returns the maximum number of events.
     [[nodiscard]] std::size_t capacity() const noexcept { return hold_->to()->capacity(); }
 
-    friend bool operator==(recorder const&, recorder const&) noexcept = default;  ///< handles of one recorder
+    /// Compares whether both refer to one recorder.
+    friend bool operator==(recorder const&, recorder const&) noexcept = default;
 
 private:
     friend struct detail::recorder_access;
@@ -108,7 +107,7 @@ private:
 
 namespace detail {
 
-/// The way from a recorder to its state, for those who put events.
+/// Gives writers of events access to the state of a recorder.
 struct recorder_access {
     [[nodiscard]] static shared<recorder_state> const& state(recorder const& r) noexcept;
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the steps of a recording tell: what grows in each of them, and what is taken over and over.
+/// Applies the rules on steps: memory that grows in each step, and memory that is allocated repeatedly.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// How many steps in a row, up to the last that ended, are in the account and fulfil something. Number 0 never counts: it may
-/// hold what a program sets up, and its begin may be missing.
+/// Returns the number of consecutive steps, up to the last that ended, that are in the account and satisfy `is_so`. Step 0 never counts: it
+/// may include the program's initialization, and its beginning may be missing.
 template <class IsSo>
 [[nodiscard]] std::size_t last_steps_that(site_account const& a, std::size_t steps, IsSo is_so) {
     std::size_t run = 0;
@@ -32,22 +32,23 @@ template <class IsSo>
     return run;
 }
 
-/// "in each of the last 10 steps", "in the last step".
+/// Formats "in each of the last 10 steps", "in the last step".
 [[nodiscard]] std::string last_steps_text(std::size_t steps);
 
-/// "pool work", "resource host", "budget gpu".
+/// Formats "pool work", "resource host", "budget gpu".
 [[nodiscard]] std::string words_for(event_source const& s);
 
-/// Tags and places that leak: in each of the last steps (`leak_steps` or more in a row, up to the last that ended) more was
-/// taken than given back, and something that was taken in it was live when the last step ended; `leak_bytes` in all.
-/// So what grows and stops is none, nor what takes turns (the old one goes), nor a full cache (as much goes as comes),
-/// nor what is taken anew in each step and a little larger. A cache that is still filling looks the same as a leak: from
-/// twice `leak_steps` on it is called a problem, before that a warning.
+/// Reports leaks by tag and call site: in each of the last steps (`leak_steps` or more in a row, up to the last that ended), more bytes
+/// were allocated than freed, and a block allocated in it was live when the last step ended; with `leak_bytes` of growth in total. So
+/// growth that stops is not reported, nor replacement (the old block is freed), a full cache (inflow equals outflow), or memory that is
+/// reallocated slightly larger in each step. A cache that is still filling looks like a leak: a run of twice `leak_steps` is a problem, a
+/// shorter one a warning.
 void find_leaks(recording const& r, step_account const& steps, diagnosis_options const& o,
                 std::vector<finding>& to);
 
-/// Tags and places that take `churn_count` blocks or more in each of the last `churn_steps` steps or more, give all of them
-/// back in the same step, and never have more than a `churn_reuse`-th of their bytes at once: so much taken once would do.
+/// Reports churn by tag and call site: in each of the last `churn_steps` or more steps, at least `churn_count` blocks were allocated, all
+/// freed in the same step, and the allocated bytes were `churn_reuse` times the most live at once, so that one allocation of that size
+/// would suffice.
 void find_churn(recording const& r, step_account const& steps, diagnosis_options const& o,
                 std::vector<finding>& to);
 
