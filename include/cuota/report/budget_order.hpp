@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Orders the budgets of a snapshot as a tree, for reading from top to bottom.
+/// Orders the budgets of a snapshot as a tree.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +15,17 @@
 
 namespace cuota::inline v0::detail::screen {
 
-/// Returns the parent if its index is smaller than `budget`. A hand-made snapshot may violate that order; such links are ignored.
+/// Returns the parent. Links to later indices, possible in hand-made snapshots, are ignored.
 [[nodiscard]] std::optional<std::size_t> parent_of(memory_snapshot const& all, std::size_t budget) noexcept;
 
-/// Returns for each budget the largest charge that would fit now without reclaiming caches: the smallest available amount on the path to
-/// the root. A reservation counts only its own bytes, and an ended one 0.
+/// Returns for each budget the largest charge that fits without reclaiming: the least available on the path to the root. For a reservation,
+/// only its own bytes count; for an ended one, 0.
 [[nodiscard]] std::vector<std::size_t> rooms_of(memory_snapshot const& all);
 
-/// Orders parents before children, and siblings by descending held bytes, then by name.
+/// Returns parents before children, and siblings by descending held bytes, then by name.
 [[nodiscard]] std::vector<std::size_t> budgets_in_order(memory_snapshot const& all);
 
-/// Marks the `most` budgets with the most held bytes, and their ancestors, by index.
+/// Marks the `most` budgets with the most held bytes, and their ancestors.
 [[nodiscard]] std::vector<bool> largest_budgets(memory_snapshot const& all, std::vector<std::size_t> order,
                                                 std::size_t most);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Checks a snapshot for consistency: for tests, and for work on a pool.
+/// Checks a snapshot for consistency.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Runs the checks in order; texts are made only for the check that fails.
+/// Runs the checks in order; only the failing one makes text.
 class snapshot_check {
 public:
     snapshot_check(memory_snapshot const& all, place where) noexcept : all_{all}, where_{where} {}
@@ -68,7 +68,7 @@ private:
     void check_segments(pool_facts const& p) const;
     void add_blocks(pool_facts const& p, segment_facts const& s, sums& all) const;
     static void add(block_facts const& b, sums& all) noexcept;
-    // Bytes in transition (block_use::leaving) may or may not be counted by the pool.
+    // Bytes in transition (block_use::leaving) may or may not be counted.
     void compare(pool_facts const& p, sums const& all) const;
     void between(pool_facts const& p, char const* what, std::size_t is, char const* other, std::size_t least,
                  std::size_t more) const;
@@ -79,19 +79,19 @@ private:
 
 }  // namespace detail
 
-/// Checks that the numbers of a snapshot agree. Throws: misuse that names the first numbers that contradict each other:
+/// Throws misuse that names the first numbers of the snapshot that contradict each other:
 ///
-/// budgets  peak >= held - coming; held <= limit, except for roots, whose limit follows the memory that other programs leave on a device;
-///          sum of the children's held (for a reservation, its limit) <= held; parents precede children, and their depth is one less.
-/// pools    requested <= allocated <= active <= reserved, also for the peaks; peak >= current value; the sums over the tags are the pool's
-///          values; for a tag, requested <= allocated <= peak; the budget is in the snapshot.
-/// blocks   if segments are present: segments are sorted, do not overlap, and sum up to reserved; blocks are adjacent and fill their
-///          segment, with requested <= size; live blocks sum up to requested, allocated and live_blocks, with pending ones to active; the
-///          largest free or pending block is largest_free.
+/// budgets  peak >= held - coming; held <= limit, except for roots, since a device's limit follows the use by other programs; sum of the
+///          children's held bytes (of a reservation, its limit) <= held; parents precede children, at the depth above.
+/// pools    requested <= allocated <= active <= reserved, also for the peaks; peak >= value; the sums over the tags are the pool's values;
+///          of a tag, requested <= allocated <= peak; the budget is in the snapshot.
+/// blocks   if segments are present: segments are sorted, disjoint, and sum up to reserved; blocks fill their segment side by side;
+///          requested <= size; live blocks sum up to requested, allocated and live_blocks, with pending ones to active; the largest free or
+///          pending block is largest_free.
 ///
-/// Blocks that are `leaving` may or may not be counted in reserved, active, free_blocks and largest_free. Pools are not compared with their
-/// budgets, nor holders with theirs, because these are read one after the other.
-/// Cost: visits each number and each block, and makes one small allocation. Threads: any.
+/// Blocks that are `leaving` may or may not be counted in reserved, active, free_blocks and largest_free. Pools and holders are not
+/// compared with their budgets, which are read separately.
+/// Cost: visits each number and block; one small allocation. Threads: any.
 /// Example: cuota::check_snapshot(cuota::snapshot_of(budget));  // in a test
 void check_snapshot(memory_snapshot const& all, place where = place::here());
 
@@ -137,7 +137,7 @@ CUOTA_INLINE void snapshot_check::check_budgets() const {
         check_place_in_tree(e, i);
         if (b.peak < b.held - std::min(b.held, b.coming))
             fail("budget", b.name, "peak", b.peak, "held", b.held);
-        // A root's limit may have been lowered: that of a device follows the memory that other programs use.
+        // A root's limit may have been lowered: a device's follows the use by other programs.
         if (e.parent && b.held > b.limit) fail("budget", b.name, "held", b.held, "its limit", b.limit);
         if (below[i] > b.held) fail("budget", b.name, "held", b.held, "what its children hold", below[i]);
         if (e.parent) below[*e.parent] = saturating_add(below[*e.parent], b.is_prepaid ? b.limit : b.held);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes a recording as a trace for Perfetto and Chrome's tracing, to be shown beside the traces of profilers.
+/// Writes a recording as a trace for Perfetto and Chrome, to be shown beside those of profilers.
 #pragma once
 
 #include <algorithm>
@@ -32,16 +32,16 @@ namespace cuota::inline v0 {
 
 /// Options of write_chrome_trace.
 struct chrome_trace_options {
-    levels_by by = levels_by::tag;  ///< criterion that defines the counters of live bytes
-    std::size_t most = 12;  ///< separate counters, those with the highest peaks; the rest is summed in one
-    /// Sources whose blocks, segments and steps are shown, by index. Empty: all.
+    levels_by by = levels_by::tag;  ///< grouping of the live counters
+    std::size_t most = 12;          ///< live counters, by highest peak; the rest is summed in one
+    /// Indices of the sources whose blocks, segments and steps are shown. Empty: all.
     std::vector<std::uint16_t> sources{};
-    std::size_t blocks = 0;  ///< number of the largest blocks that are shown as slices
+    std::size_t blocks = 0;  ///< number of the largest blocks shown as slices
 };
 
 namespace detail {
 
-/// Process 1 shows the totals; each source has its own process with one thread. 0 is not used: readers treat it specially.
+/// Process 1 shows the totals; each source has a process with one thread. Readers treat 0 specially.
 class trace_maker {
 public:
     trace_maker(std::ostream& to, recording const& r, chrome_trace_options const& options);
@@ -65,7 +65,7 @@ private:
     void add_levels();
     void add_limits();
 
-    // Writes steps, instants and reserved bytes in event order, with timestamps made monotonic as in levels.
+    // Writes steps, instants and reserved bytes in event order; timestamps are made monotonic as in levels.
     void add_happenings();
     void add_happening(memory_event const& e, std::uint64_t at);
     void add_reserved(memory_event const& e, std::uint64_t at, std::size_t bytes);
@@ -89,16 +89,15 @@ private:
 
 }  // namespace detail
 
-/// Writes the recording in Chrome's trace event format (JSON), for ui.perfetto.dev and chrome://tracing: counters of live bytes (in total,
-/// and by tag), of the reserved bytes of each pool and of budget limits; a slice per step; an instant per refusal, reclaim and note, with
-/// its numbers; and slices for the `blocks` largest blocks. One process shows the totals, and each source has its own. Times are since
-/// recording::began, exact to the nanosecond. Refusals, reclaims, notes and limits are written for all sources.
+/// Writes Chrome's trace event format (JSON), for ui.perfetto.dev and chrome://tracing: counters of live bytes (total, and by tag),
+/// reserved bytes of each pool, and budget limits; a slice per step; an instant with numbers per refusal, reclaim and note; slices for the
+/// `blocks` largest blocks. One process shows the totals, and each source has its own. Times are since recording::began, exact to the
+/// nanosecond. Refusals, reclaims, notes and limits are written for all sources.
 ///
-/// Counters contain each point of `levels_of`; of points with equal times, the last one counts.
-/// Throws: misuse for a source index that the recording does not have, before anything is written; data_error if the stream fails;
+/// Counters have each point of `levels_of`; of points with equal times, the last one counts.
+/// Throws: misuse for a source that the recording does not have, before anything is written; data_error if the stream fails;
 /// std::bad_alloc. Cost: O(n log n) in the events; buffers at most 64 KiB of text.
-/// Threads: any, one per stream.
-/// Example: examples/look.cpp
+/// Threads: any, one per stream. Example: examples/look.cpp
 void write_chrome_trace(std::ostream& to, recording const& r, chrome_trace_options const& options = {},
                         place where = place::here());
 

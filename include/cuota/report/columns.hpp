@@ -18,8 +18,8 @@
 
 namespace cuota::inline v0::detail::screen {
 
-// Returns whether `printable` lets the character through although a terminal interprets it or does not display it: C1 controls (one of them
-// starts an escape sequence), bidirectional controls, line separators and zero-width characters.
+// Returns whether a terminal interprets or hides the character although `printable` passes it: C1 controls (one starts an escape sequence),
+// bidirectional controls, line separators and zero-width characters.
 [[nodiscard]] constexpr bool is_unseen(std::string_view character) noexcept {
     auto const at = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
     if (character.size() == 2) return at(0) == 0xC2 && at(1) < 0xA0;
@@ -30,25 +30,25 @@ namespace cuota::inline v0::detail::screen {
     return at(1) == 0x81 && at(2) >= 0xA0 && at(2) <= 0xAF;
 }
 
-/// Returns the name with a question mark for each character that a terminal would interpret or not display.
+/// Replaces each character that a terminal would interpret or hide by a question mark.
 [[nodiscard]] std::string harmless(std::string_view name);
 
-/// Returns at most `columns` (4 or more) columns of the name: its beginning and its end with dots in between. Characters are not split.
+/// Cuts the name to `columns` (4 or more) columns: its beginning and end with dots in between. Characters are not split.
 [[nodiscard]] std::string fitted(std::string_view name, std::size_t columns);
 
-/// Pads the text on the right. The caller ensures that it fits.
+/// Pads the text on the right; the caller ensures that it fits.
 [[nodiscard]] std::string left(std::string text, std::size_t width);
-/// Pads the text on the left, with at least one blank.
+/// Pads the text on the left, by at least one blank.
 [[nodiscard]] std::string right(std::string const& text, std::size_t width);
 [[nodiscard]] std::string right(std::size_t bytes, std::size_t width);
 
 /// Returns part / whole; nothing if `whole` is 0 or `unlimited`.
 [[nodiscard]] std::optional<double> share_of(std::size_t part, std::size_t whole) noexcept;
 
-/// Formats a share: "42 %", or "-" for no share. A share below 1 is not shown as 100 %, one above 0 not as 0 %.
+/// Formats "42 %", or "-" for no share. A share below 1 is not shown as 100 %, one above 0 not as 0 %.
 [[nodiscard]] std::string percent_text(std::optional<double> share);
 
-/// Returns a bar of `width` columns. Cells are filled completely, or in UTF-8 by eighths.
+/// Returns a bar of `width` columns, filled by whole cells, or in UTF-8 by eighths.
 [[nodiscard]] std::string bar_text(double share, std::size_t width, bool utf8);
 
 /// Formats "and 12 more, 3.2 MiB".

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Diagnoses a program's memory use: rules applied to a snapshot or a recording yield findings in words.
+/// Diagnoses a program's memory use: rules yield findings from a snapshot or a recording.
 #pragma once
 
 #include <cstddef>
@@ -33,22 +33,22 @@ void find_in(memory_snapshot const& s, recording const* before, diagnosis_option
 
 }  // namespace detail::diagnosis
 
-/// Diagnoses one moment: fragmentation and the blocks that cause it, budgets that are nearly full, memory outside cuota, the cost of
-/// rounding and of pinned memory, pending memory, untagged memory. Findings are sorted by severity, then by bytes. Fragmentation, and the
-/// streams of pending memory, require the blocks of pools in the snapshot; a recording identifies more of these streams.
+/// Diagnoses one moment: fragmentation and its causes, budgets that are nearly full, memory outside cuota, the cost of rounding and
+/// pinning, pending and untagged memory. Sorted by severity, then by bytes. Fragmentation, and the streams of pending memory, require the
+/// blocks of pools; a recording identifies more of these streams.
 /// Throws: misuse for invalid options; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets. Threads: any.
 /// Example: std::puts(cuota::diagnosis_text(cuota::diagnose(cuota::snapshot_of(budget))).c_str());
 [[nodiscard]] std::vector<finding> diagnose(memory_snapshot const& s, diagnosis_options const& options = {},
                                             place where = place::here());
 
-/// Diagnoses a recording: its final snapshot as above, refusals, peaks by tag, and per step leaks, churn and idle memory. Dropped events do
-/// not cause findings. Without steps (`scoped_pool::begin_step`), no leaks, churn or idle memory are reported.
+/// Diagnoses a recording: its final snapshot as above, refusals, peaks, and per step leaks, churn and idle memory, which require steps
+/// (`scoped_pool::begin_step`). Dropped events do not cause findings.
 /// Throws: misuse for invalid options; std::bad_alloc. Cost: O(n log n) in events and blocks, about 0.1 s for 100'000 events. Threads: any.
 /// Example: examples/look.cpp
 [[nodiscard]] std::vector<finding> diagnose(recording const& r, diagnosis_options const& options = {},
                                             place where = place::here());
 
-/// Formats the findings: a line with their number by severity, then one line each, in order; "nothing found" if there are none.
+/// Formats a line with the number of findings by severity, then a line per finding; "nothing found" for an empty list.
 ///
 ///     1 problem, 2 notes
 ///       problem  leak in pool work: log (train.cpp:17) grew by 12.0 MiB in each of the last 10 steps, ...

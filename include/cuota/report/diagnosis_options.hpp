@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines the thresholds from which on a diagnosis reports a finding.
+/// Defines the thresholds of a diagnosis.
 #pragma once
 
 #include <cstddef>
@@ -13,55 +13,55 @@
 
 namespace cuota::inline v0 {
 
-/// Thresholds, all inclusive; a rule with several thresholds requires all of them. Bytes, counts, and shares from 0 to 1; ratios may be
-/// larger. A threshold of `unlimited` bytes disables its rule.
+/// Inclusive thresholds; a rule with several requires all of them. Bytes, counts, and shares from 0 to 1; ratios may be larger. A threshold
+/// of `unlimited` bytes disables its rule.
 struct diagnosis_options {
-    // fragmentation: free bytes beside live blocks, in segments that can only be released as a whole
+    // fragmentation: free bytes beside live blocks, in segments that are only released as a whole
     std::size_t fragmentation_bytes = 64_MiB;  ///< free bytes
     double fragmentation_largest = 0.25;       ///< the largest free piece is at most this share of them
-    /// The live bytes of the blocks that are named are at most this share of the free bytes that they separate.
+    /// The named blocks have at most this share of the free bytes that they separate.
     double fragmentation_price = 0.25;
 
-    // leak: of one tag and call site, in one pool
-    /// Consecutive steps, up to the last, in each of which the bytes grew. From twice this number on, the finding is a problem.
+    // leak: of one tag and call site in one pool
+    /// Steps in a row, up to the last, in each of which it grew; from twice that on, a problem.
     std::size_t leak_steps = 3;
-    std::size_t leak_bytes = 1_MiB;  ///< total growth over them
+    std::size_t leak_bytes = 1_MiB;  ///< total growth
 
-    // churn: of one tag and call site, in one pool
-    std::size_t churn_steps = 3;    ///< consecutive steps, up to the last
-    std::size_t churn_count = 100;  ///< blocks per step, all of them freed in the same step
-    double churn_reuse = 4;         ///< bytes allocated in a step / most bytes live at once
+    // churn: of one tag and call site in one pool
+    std::size_t churn_steps = 3;    ///< steps in a row, up to the last
+    std::size_t churn_count = 100;  ///< blocks per step, all freed in it
+    double churn_reuse = 4;         ///< bytes per step / most live at once
 
-    // pinned memory and rounding: bytes used compared with bytes requested
-    std::size_t pinned_bytes = 16_MiB;    ///< used - requested, for pinned memory
-    double pinned_ratio = 1.25;           ///< used / requested, for pinned memory
-    std::size_t rounding_bytes = 16_MiB;  ///< used - requested, for the live blocks of a tag in a pool
-    double rounding_ratio = 1.25;         ///< used / requested, for these
+    // pinned memory and rounding
+    std::size_t pinned_bytes = 16_MiB;    ///< used - requested, of pinned memory
+    double pinned_ratio = 1.25;           ///< used / requested, of pinned memory
+    std::size_t rounding_bytes = 16_MiB;  ///< used - requested, of a tag's live blocks in a pool
+    double rounding_ratio = 1.25;         ///< used / requested, of these
 
-    // idle: bytes that a pool has reserved and not used
+    // idle: reserved by a pool and unused
     std::size_t idle_steps = 10;      ///< in this number of steps, up to the last
-    std::size_t idle_bytes = 64_MiB;  ///< reserved bytes that were never live in them
-    double idle_share = 0.25;         ///< their share of the reserved bytes
+    std::size_t idle_bytes = 64_MiB;  ///< bytes
+    double idle_share = 0.25;         ///< share of the reserved bytes
 
     // pending: freed, but enqueued work may still use it
-    std::size_t pending_bytes = 64_MiB;  ///< pending bytes
-    double pending_share = 0.25;         ///< their share of the live and pending bytes
+    std::size_t pending_bytes = 64_MiB;  ///< bytes
+    double pending_share = 0.25;         ///< share of the live and pending bytes
 
-    double budget_share = 0.95;  ///< in-use share of a limit; free bytes of pools and caches are not in use
+    double budget_share = 0.95;  ///< share of a limit in use; free bytes of pools and caches do not count
 
     std::size_t elsewhere_growth = 256_MiB;  ///< growth of memory outside cuota since the baseline
     std::size_t elsewhere_bytes = 1_GiB;     ///< or: bytes of it
-    double elsewhere_ratio = 1;              ///< and: their ratio to the bytes that cuota holds there
+    double elsewhere_ratio = 1;              ///< and: ratio to cuota's bytes there
 
     std::size_t untagged_bytes = 16_MiB;  ///< live bytes without a tag
-    double untagged_share = 0.5;          ///< their share of the live bytes in the pool
-    std::size_t peak_bytes = 16_MiB;      ///< bytes of one tag at a peak
-    double peak_share = 0.5;              ///< their share of that peak, in which another tag has bytes, too
+    double untagged_share = 0.5;          ///< share of the pool's live bytes
+    std::size_t peak_bytes = 16_MiB;      ///< one tag's bytes at a peak
+    double peak_share = 0.5;              ///< share of that peak, if another tag has a part
 };
 
 namespace detail::diagnosis {
 
-/// Throws: misuse for a number of steps of 0, and for a share or ratio that is negative or NaN.
+/// Throws: misuse for 0 steps, or a negative or NaN share or ratio.
 void check(diagnosis_options const& o, place where);
 
 }  // namespace detail::diagnosis

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Describes the CUDA toolkit, driver and devices that a program finds, and how to fix a mismatch.
+/// Describes the toolkit, driver and devices that a program finds, and how to fix a mismatch.
 #pragma once
 
 #include <cstdlib>
@@ -17,8 +17,8 @@
 
 namespace cuota::inline v0 {
 
-/// Returns the oldest Linux driver for programs built with `toolkit`, from NVIDIA's release notes; from CUDA 11 on it is the same for a
-/// whole major version. Returns null for unknown toolkits. `toolkit` is encoded as by CUDA: 13020 is 13.2.
+/// Returns the oldest Linux driver for a toolkit, by NVIDIA's release notes; from 11 on it is the same for a major version. Null for
+/// unknown toolkits. `toolkit` is encoded as by CUDA: 13020 is 13.2.
 [[nodiscard]] constexpr char const* oldest_driver_for(int toolkit) noexcept {
     switch (toolkit / 1000) {
         case 11: return "450.80.02";
@@ -30,16 +30,16 @@ namespace cuota::inline v0 {
 
 /// Toolkit, runtime, driver and devices at one moment.
 struct environment_facts {
-    cuda_state cuda{};              ///< versions and devices, as reported by CUDA
-    bool is_simulated = false;      ///< whether the simulated runtime is linked
+    cuda_state cuda{};              ///< versions and devices, by CUDA
+    bool is_simulated = false;      ///< the simulated runtime is linked
     std::string driver_release{};   ///< "580.65.06"; empty if NVML does not report it
     std::string why_no_nvml{};      ///< why NVML is not available; empty if it is
     std::string visible_devices{};  ///< CUDA_VISIBLE_DEVICES; empty if not set
-    bool limits_devices = false;    ///< whether CUDA_VISIBLE_DEVICES is set, even if empty
+    bool limits_devices = false;    ///< CUDA_VISIBLE_DEVICES is set, even if empty
 
     /// Returns the problem and its remedy in one sentence; nothing if devices are usable.
     [[nodiscard]] std::optional<std::string> complaint() const;
-    /// Returns a line with the versions, one per device, and the complaint, if any.
+    /// Returns lines for the versions, each device, and the complaint, if any.
     [[nodiscard]] std::string text() const;
 };
 
@@ -60,7 +60,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// Queries the machine. A missing driver or device does not throw; the result describes it.
+/// Queries the machine; what is missing is a result, not an exception.
 /// Throws: std::bad_alloc. Cost: initializes the driver if necessary. Threads: any.
 /// Example: std::puts(cuota::environment().text().c_str());
 [[nodiscard]] environment_facts environment(nvml const& management = nvml::of_this_machine());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines a clock that costs a few nanoseconds to read: the processor's counter, converted to nanoseconds later.
+/// Defines a clock that takes a few nanoseconds to read: the processor's counter, converted to nanoseconds later.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 
 namespace cuota::inline v0::detail {
 
-/// Converts ticks to nanoseconds since an event_clock was constructed, by linear interpolation between two moments at which both clocks
-/// were read. The conversion is monotonic.
+/// Converts ticks to nanoseconds since an event_clock was constructed, by linear interpolation between two readings of both clocks.
+/// Monotonic.
 class tick_scale {
 public:
-    /// Maps tick `began` to 0 ns, and the `ticks` ticks after it to `nanoseconds` ns.
+    /// Maps tick `began` to 0, and the `ticks` ticks after it to `nanoseconds`.
     tick_scale(std::uint64_t began, std::uint64_t ticks, std::uint64_t nanoseconds) noexcept;
 
     /// Returns 0 for ticks before `began`.
@@ -31,27 +31,26 @@ private:
     double rate_;
 };
 
-/// A clock that counts ticks of the processor's counter if it runs at one rate on all cores and in all power states (on x86-64 an invariant
-/// TSC: CPUID 0x80000007, EDX bit 8; on AArch64 always), and those of std::chrono::steady_clock otherwise.
+/// Counts ticks of the processor's counter if its rate is constant over all cores and power states (x86-64: CPUID 0x80000007, EDX bit 8;
+/// AArch64: always), otherwise those of std::chrono::steady_clock.
 ///
-/// The duration of a tick is measured, from the construction of the clock to the call of scale(). A tick in between is converted with the
-/// error of these two readings, well below a microsecond.
+/// The duration of a tick is measured between construction and scale(). The error of a converted tick is that of these two readings, well
+/// below a microsecond.
 ///
-/// Threads: any. Cost: 5 to 10 ns per reading of the counter, 20 to 30 ns per reading of steady_clock.
+/// Threads: any. Cost: 5 to 10 ns per reading of the counter, 20 to 30 ns of steady_clock.
 class event_clock {
 public:
-    /// The clock that supplies the ticks; `counter` requires has_counter().
+    /// The source of ticks; `counter` requires has_counter().
     enum class base { counter, steady };
 
     event_clock() noexcept : event_clock{has_counter() ? base::counter : base::steady} {}
     explicit event_clock(base by) noexcept;
 
-    /// Returns the current tick.
     [[nodiscard]] std::uint64_t now() const noexcept { return is_counter_ ? counter() : steady(); }
-    /// Returns the calendar time of the construction.
+    /// Returns the calendar time of construction.
     [[nodiscard]] std::chrono::system_clock::time_point began() const noexcept { return began_at_; }
 
-    /// Returns a conversion to nanoseconds for ticks up to now.
+    /// Returns a conversion for ticks up to now.
     [[nodiscard]] tick_scale scale() const noexcept;
 
     /// Returns whether the processor has a counter of constant rate. Cost: microseconds in a virtual machine.
@@ -65,8 +64,7 @@ private:
 
     [[nodiscard]] static std::uint64_t counter() noexcept;
     [[nodiscard]] static std::uint64_t steady() noexcept;
-    // Reads both clocks at nearly the same moment: the closest of eight pairs of readings, because the thread may be preempted between two
-    // readings.
+    // Reads both clocks at nearly the same moment: the closest of eight pairs, because the thread may be preempted within a pair.
     [[nodiscard]] moment look() const noexcept;
 
     bool is_counter_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines a ring buffer of fixed size for events; any number of threads write to it without a lock.
+/// Defines a ring buffer for events, written by any number of threads without a lock.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// An event as stored in the ring: `what.at` is the writer's timestamp, in ticks of its clock.
+/// An event in the ring; `what.at` is in ticks of the writer's clock.
 struct numbered_event {
     std::uint64_t ticket = 0;
     memory_event what{};
@@ -28,22 +28,21 @@ struct numbered_event {
 
 /// The contents of a ring at one moment.
 struct ring_reading {
-    /// By ticket. Consecutive, except for events that were being written.
+    /// Sorted by ticket; consecutive except for events that were being written.
     std::vector<numbered_event> events{};
-    /// Number of requested events before the first one that were overwritten or lost.
+    /// Number of requested events before the first one, overwritten or lost.
     std::uint64_t dropped = 0;
 };
 
-/// Stores the last `capacity` events. Allocates 64 bytes per event at construction; writing allocates nothing.
+/// Stores the last `capacity` events. Allocates 64 bytes per event at construction; writing does not allocate.
 ///
-/// A writer draws a ticket t, claims the slot t mod capacity, writes and publishes. Each slot is a seqlock; its state is 0 initially, 2t +
-/// 1 while the event of ticket t is being written, and 2t + 2 once it is complete. The words of an event are atomics, so a concurrent
-/// reader is no data race: it detects the changed state and leaves the event out (Boehm, "Can seqlocks get along with programming language
-/// memory models?", 2012).
+/// A writer draws a ticket t, claims slot t mod capacity, writes and publishes. Each slot is a seqlock with state 0 initially, 2t + 1 while
+/// the event of ticket t is written, and 2t + 2 afterwards. The words of an event are atomics, so a concurrent reader is no data race: it
+/// detects the changed state and omits the event (Boehm, "Can seqlocks get along with programming language memory models?", 2012).
 ///
-/// A writer does not wait for a slot that a writer one lap behind still occupies: its event is lost and counted as lost.
+/// A writer does not wait for a slot that a writer one lap behind still occupies: its event is counted as lost.
 ///
-/// Threads: any, all functions. Cost: two atomic exchanges and one cache line per event; readers do not block writers.
+/// Threads: any, all functions. Cost: two atomic exchanges and a cache line per event; readers do not block writers.
 class event_ring {
 public:
     static constexpr std::size_t most = std::size_t{1} << 32;
@@ -52,20 +51,19 @@ public:
     explicit event_ring(std::size_t capacity, place where = place::here());
 
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
-    /// Returns the ticket of the next event, which is the number of events so far.
+    /// Returns the next ticket, which is the number of events so far.
     [[nodiscard]] std::uint64_t next() const noexcept { return next_.load(std::memory_order_acquire); }
 
     void put(memory_event const& e) noexcept;
 
-    // The steps of put, exposed for tests that interleave threads between them.
+    // Steps of put, for tests that interleave threads between them.
     [[nodiscard]] std::uint64_t draw() noexcept { return next_.fetch_add(1, std::memory_order_relaxed); }
     [[nodiscard]] bool claim(std::uint64_t ticket) noexcept;
-    // Stores every word with release order, so that a reader that sees one of them also sees the changed state.
+    // Release order on every word: a reader that sees one of them also sees the changed state.
     void fill(std::uint64_t ticket, memory_event const& e) noexcept;
 
-    /// Returns the events with tickets in [from, up_to). Events that are being written are left out. An event that was overwritten or lost
-    /// discards all events before it, so the result is one contiguous run. Without concurrent writers, `dropped` plus the number of events
-    /// is the number of events written.
+    /// Returns the events with tickets in [from, up_to), except those being written. A lost or overwritten event discards all events before
+    /// it, so the result is contiguous. Without concurrent writers, `dropped` plus the number of events is the number written.
     /// Throws: std::bad_alloc. Cost: about 10 ns per event.
     [[nodiscard]] ring_reading read(std::uint64_t from = 0, std::uint64_t up_to = ~std::uint64_t{0}) const;
 
@@ -101,12 +99,12 @@ private:
         while (last < ticket + 1 && !s.lost.compare_exchange_weak(last, ticket + 1, std::memory_order_release,
                                                                   std::memory_order_relaxed)) {}
     }
-    // Loads the words with acquire order, so that none is read after the second read of the state.
+    // Acquire order on every word: none is read after the second read of the state.
     [[nodiscard]] found_as look(std::uint64_t ticket, memory_event& e) const noexcept;
 
     std::size_t const capacity_;
     std::unique_ptr<slot[]> const slots_;
-    alignas(64) word next_ = 0;  // on a cache line of its own, because every event changes it
+    alignas(64) word next_ = 0;  // own cache line, because every event changes it
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines a finding of a diagnosis: a problem, or a fact worth knowing, in a sentence and in numbers.
+/// Defines a finding of a diagnosis, in a sentence and in numbers.
 #pragma once
 
 #include <algorithm>
@@ -17,31 +17,29 @@ namespace cuota::inline v0 {
 
 /// Kinds of findings. In parentheses: the meaning of `bytes`, `of` and `count`.
 enum class finding_kind {
-    /// Requests were refused (largest shortfall, or largest request if none fell short; largest request; refusals).
+    /// Requests were refused (largest shortfall, or largest request if none is known; largest request; refusals).
     refusals,
-    /// Memory grows in every step (growth over `steps`; growth in the last step; blocks that stayed live).
+    /// Memory grows in each of `steps` (growth; in the last step; blocks that stayed).
     leak,
-    /// Free memory is in pieces (free bytes; largest piece; live blocks that separate `in_one_piece` bytes, or lie in the segment with most
-    /// free bytes).
+    /// Free memory is in pieces (free; largest piece; live blocks that separate `in_one_piece`, or those in the segment with most free).
     fragmentation,
-    /// A limit is nearly reached (bytes in use; limit; 0).
+    /// A limit is nearly reached (in use; limit; 0).
     budget_full,
-    /// Device memory is used outside cuota (its growth, or all of it; bytes held by cuota; 0).
+    /// Device memory is used outside cuota (growth, or all of it; cuota's bytes; 0).
     elsewhere,
-    /// Pinned memory is larger than requested (difference; requested; 0).
+    /// Pinned memory exceeds the request (excess; requested; 0).
     pinned,
-    /// Blocks are rounded up by much (difference; requested; blocks).
+    /// Blocks are rounded up by much (excess; requested; blocks).
     rounding,
-    /// Memory is reserved and was not used for `steps` (idle; reserved; 0).
+    /// Reserved memory was unused for `steps` (idle; reserved; 0).
     idle,
-    /// Memory is freed and perhaps still in use (pending; active; blocks).
+    /// Freed memory is perhaps in use (pending; active; blocks).
     pending,
-    /// Blocks are allocated and freed repeatedly in each of `steps` (most live at once; most bytes, and fewest blocks, allocated in a
-    /// step).
+    /// Blocks are allocated and freed repeatedly in each of `steps` (most at once; most in a step; fewest blocks in a step).
     churn,
-    /// Most live bytes have no tag (untagged; live; blocks).
+    /// Most bytes have no tag (untagged; live; blocks).
     untagged,
-    /// One tag has most of a peak (its bytes; bytes of all tags at the peak; its blocks).
+    /// One tag has most of a peak (its bytes; all bytes; its blocks).
     peak
 };
 
@@ -66,24 +64,24 @@ enum class severity {
     return names[static_cast<std::size_t>(level)];
 }
 
-/// One finding. Sizes are bytes; their meaning depends on the kind, see finding_kind.
+/// One finding. Sizes are bytes; see finding_kind.
 struct finding {
-    finding_kind kind{};              ///< rule that made the finding
+    finding_kind kind{};              ///< kind
     severity level = severity::note;  ///< importance
-    std::string text{};               ///< one line for people, with the numbers behind the finding
+    std::string text{};               ///< one line for people, with its numbers
     std::size_t bytes = 0;            ///< bytes at stake
     std::string whose{};              ///< name of the pool, resource, budget or device
-    tag name{};                       ///< tag of the bytes, or of most of them, if known
-    place where{};                    ///< call site of the allocations, if known
+    tag name{};                       ///< tag of most of the bytes, if known
+    place where{};                    ///< call site, if known
     std::size_t of = 0;               ///< reference for `bytes`
     std::size_t count = 0;            ///< see finding_kind
-    std::size_t steps = 0;            ///< number of steps observed; 0: the finding is about one moment
-    /// Fragmentation: size of the contiguous free piece that would exist without `count` blocks; 0 if these are too large to name.
+    std::size_t steps = 0;            ///< steps observed; 0 for one moment
+    /// Fragmentation: the contiguous piece that would exist without `count` blocks, if they are small beside it; else 0.
     std::size_t in_one_piece = 0;
 };
 
-/// Sorts findings by descending severity, then by descending bytes; stable. Throws: std::bad_alloc; on failure, nothing has changed.
-/// Cost: O(n log n).
+/// Sorts by descending severity, then by descending bytes; stable. Throws: std::bad_alloc; on failure, nothing has changed. Cost: O(n log
+/// n).
 void sort_findings(std::vector<finding>& findings);
 
 }  // namespace cuota::inline v0

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Finds fragmentation: the live blocks that separate free memory, and the contiguous piece that would exist without them.
+/// Finds the live blocks that fragment free memory, and the piece that would exist without them.
 #pragma once
 
 #include <algorithm>
@@ -22,10 +22,10 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-// Counts pending blocks as free: they become free without action of the program.
+// Pending blocks count as free, because they become free without action of the program.
 [[nodiscard]] bool will_be_free(block_facts const& b) noexcept;
 
-/// The blocks [first, last) of a segment. If its live blocks were freed, all of it would be one free piece.
+/// Blocks [first, last) of a segment: one free piece, if the live ones were freed.
 struct free_window {
     segment_facts const* segment = nullptr;
     std::size_t first = 0;
@@ -41,9 +41,9 @@ struct free_window {
 
 /// Finds the window with the most free bytes among those with live <= price * free.
 ///
-/// With v(block) = price * size for a free block and -size for a live one, these are the windows whose v sum to at least 0. Only block
-/// borders whose prefix sum is less than all earlier ones can be the best beginning. For each end, the best beginning is the first of them
-/// whose prefix sum is at most that of the end; it is found by binary search, so the search takes O(n log n) in the blocks.
+/// Let v(block) = price * size for free and -size for live blocks: the windows are those with sum v >= 0. A best window begins at a border
+/// with a prefix sum below all earlier ones; for each end, at the first of them whose prefix sum is at most that of the end. Binary search
+/// finds it, so the cost is O(n log n) in the blocks.
 class window_search {
 public:
     window_search(segment_facts const& s, double price) : segment_{s}, price_{price} {}
@@ -69,10 +69,10 @@ private:
     std::optional<free_window> best_{};
 };
 
-/// Free memory in those segments of a pool that can only be released as a whole.
+/// Free memory in the segments of a pool that are only released as a whole.
 struct free_pieces {
     std::size_t stuck = 0;    ///< free bytes in segments that have live blocks
-    std::size_t largest = 0;  ///< largest free piece of all, including whole segments
+    std::size_t largest = 0;  ///< largest of all pieces, with whole segments
     free_window best{};
     free_window fullest{};  ///< the segment with most of `stuck`, from its first free piece to its last
 
@@ -83,7 +83,7 @@ private:
     free_window measure(segment_facts const& s);
 };
 
-/// The live blocks of a window grouped by tag and call site, in descending order of their number.
+/// The live blocks of a window by tag and call site, in descending number.
 struct window_holders {
     struct group {
         tag name{};
@@ -107,11 +107,11 @@ private:
 // Formats "3 blocks of log (train.cpp:17)," or "3 blocks, most of them of log (train.cpp:17),".
 [[nodiscard]] std::string words_for(free_window const& w, window_holders const& who);
 
-/// Reports free memory of a pool that large requests cannot use because live blocks separate it: at least `fragmentation_bytes` are free in
-/// segments with live blocks, and no free piece in the pool is larger than `fragmentation_largest` of that. Paged segments do not count,
-/// because they release free pages individually.
-/// Names the live blocks of the best window if their bytes are within `fragmentation_price` and the window is at least twice as large as
-/// the largest free piece; otherwise those of the segment with most free bytes.
+/// Reports free memory that large requests cannot use because live blocks separate it: at least `fragmentation_bytes` in segments with live
+/// blocks, and no free piece of the pool larger than `fragmentation_largest` of that. Paged segments do not count, because they release
+/// single pages.
+/// Names the live blocks of the best window if they are within `fragmentation_price` and the window is at least twice the largest free
+/// piece; otherwise those of the segment with most free bytes.
 void find_fragmentation(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Finds memory that pools reserved without using it, and free memory in pools at the time of refusals.
+/// Finds memory that pools reserved without use, and memory that was free in pools at refusals.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// Live and reserved bytes of a pool, event by event. Computed backwards from the final snapshot, so events before the recording are not
-/// needed; a pool that no longer exists ends with 0.
+/// Live and reserved bytes of a pool, event by event; computed backwards from the end, so that earlier history is not needed. A destroyed
+/// pool ends with 0.
 struct pool_level {
     std::int64_t live = 0;  ///< bytes, rounded up
     std::int64_t reserved = 0;
@@ -36,8 +36,7 @@ struct pool_level {
 /// Returns the levels of all sources before the first event.
 [[nodiscard]] std::vector<pool_level> first_levels(recording const& r);
 
-/// Computes the most live and the least reserved bytes of each pool since the last `window` steps began. Pools with at most `window` steps
-/// are left out.
+/// The most live and the least reserved bytes of each pool since its last `window` steps began, if it has more steps than that.
 class idle_watch {
 public:
     struct extent {
@@ -60,18 +59,18 @@ private:
     std::map<std::size_t, std::vector<std::size_t>> followers_;  // by clock: sources that use its steps
 };
 
-/// Reports pools that had more reserved than the most that was live, throughout the last `idle_steps` steps, by `idle_bytes` and by
+/// Reports pools whose reserved bytes exceeded their most live bytes throughout the last `idle_steps` steps, by `idle_bytes` and by
 /// `idle_share` of the reserved bytes. Free bytes between live blocks at the busiest moment count as idle.
 void find_idle(recording const& r, step_account const& steps, diagnosis_options const& o,
                std::vector<finding>& to);
 
-/// The refusals of one budget, added in order.
+/// The refusals of one budget, in order.
 struct refused_requests {
     std::size_t count = 0;
     std::size_t most_asked = 0;
     /// Largest shortfall; 0: the limit was raised later, or the device refused.
     std::size_t most_missing = 0;
-    std::size_t free_in_pools = 0;  ///< number of refusals when pools below the budget had the bytes free
+    std::size_t free_in_pools = 0;  ///< refusals when pools below it had the bytes free
     std::map<std::uint32_t, std::size_t> by_site{};
 
     void add(memory_event const& e, std::size_t limit, std::size_t free);
@@ -81,8 +80,8 @@ struct refused_requests {
 [[nodiscard]] std::string words_for(refused_requests const& seen, std::string const& whose,
                                     std::string const& top, std::size_t top_count);
 
-/// Reports the refusals of each budget: their number, the largest shortfall, the most frequent tag and call site, and how often pools below
-/// it had enough bytes free but in pieces or still in use. Any refusal is a problem. The shortfall is computed with the final limit.
+/// Reports the refusals of each budget: their number, the largest shortfall (with the final limit), the most frequent tag and call site,
+/// and how often pools below it had the bytes free, but in pieces or still in use. Any refusal is a problem.
 void find_refusals(recording const& r, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis

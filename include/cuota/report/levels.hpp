@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Computes the live bytes of a recording over time, in total and by tag, call site or source, as exact step functions.
+/// Computes the live bytes of a recording over time, by tag, call site or source, as exact step functions.
 #pragma once
 
 #include <algorithm>
@@ -26,15 +26,15 @@
 
 namespace cuota::inline v0 {
 
-/// A step of a usage curve: `bytes` bytes from `at` (nanoseconds since recording::began) until the next point.
+/// A step of a curve: `bytes` bytes from `at` until the next point.
 struct level_point {
-    std::uint64_t at = 0;   ///< nanoseconds
-    std::size_t bytes = 0;  ///< bytes from that time on
+    std::uint64_t at = 0;   ///< nanoseconds since recording::began
+    std::size_t bytes = 0;  ///< from that time on
 
     friend bool operator==(level_point, level_point) noexcept = default;  ///< compares both members
 };
 
-/// Criteria that group blocks into curves.
+/// What blocks are grouped by.
 enum class levels_by {
     tag,     ///< text of the tag
     site,    ///< tag, file and line
@@ -43,21 +43,21 @@ enum class levels_by {
 
 /// Options of levels_of.
 struct levels_options {
-    levels_by by = levels_by::tag;  ///< criterion that defines a curve
-    std::size_t most = 12;          ///< separate curves, those with the highest peaks; the others are summed
-    /// Sources whose blocks and segments are counted, by index. Empty: all.
+    levels_by by = levels_by::tag;  ///< grouping of blocks
+    std::size_t most = 12;          ///< separate curves, by highest peak; the others are summed
+    /// Indices of the sources that are counted. Empty: all.
     std::vector<std::uint16_t> sources{};
 };
 
-/// A step function over the whole recording. The first point is at levels::from; each further point is a change. Points with equal
-/// timestamps are kept in event order; the last one is the value at that time. Timestamps are made monotonic: an event with an earlier
-/// timestamp than its predecessor gets the predecessor's.
+/// A step function over the whole recording. The first point is at levels::from; the others are changes. Of points with equal times, which
+/// are in event order, the last is the value at that time. An event that has an earlier timestamp than its predecessor gets the
+/// predecessor's.
 struct level_curve {
     std::string name{};                 ///< tag, site or source; or "others"
     std::vector<level_point> points{};  ///< by time
     std::size_t peak = 0;               ///< bytes
     std::uint64_t peak_at = 0;          ///< time at which the peak was first reached
-    std::size_t merged = 0;             ///< "others": the number of curves summed in it
+    std::size_t merged = 0;             ///< number of curves summed in "others"
 };
 
 /// Bytes of one curve at one time.
@@ -66,14 +66,14 @@ struct level_share {
     std::size_t bytes = 0;  ///< live bytes
 };
 
-/// Live bytes over time, as rounded up by their sources. At all times, the parts add up to `total`.
+/// Live bytes over time, as rounded up by their sources. The parts add up to `total` at all times.
 struct levels {
     std::uint64_t from = 0;   ///< time of the first event
     std::uint64_t until = 0;  ///< time of the last event
-    /// By descending peak, then by name; "others", if present, is last.
+    /// Sorted by descending peak, then by name; "others", if present, is last.
     std::vector<level_curve> parts{};
     level_curve total{};                 ///< live bytes
-    level_curve reserved{};              ///< bytes of segments and pages that pools have reserved
+    level_curve reserved{};              ///< segments and pages of pools
     std::vector<level_share> at_peak{};  ///< the parts of `total` at its peak, by descending bytes
 };
 
@@ -112,7 +112,7 @@ private:
 
     void collect_older();
     void collect(memory_event const& e, std::uint64_t at);
-    // Removes the open block that the event frees. As in replay, a block without an allocation event is described by its free event.
+    // Removes the block that the event frees. A block without an allocation event is described by its free event, as in replay.
     [[nodiscard]] open_block close(memory_event const& e);
 
     [[nodiscard]] std::size_t group_of(std::uint16_t source, std::uint32_t site);
@@ -120,12 +120,12 @@ private:
     [[nodiscard]] std::string name_of(std::uint16_t source, std::uint32_t site) const;
 
     void find_peaks();
-    // Sorts groups by peak; those from `most` on share one part.
+    // Sorts groups by peak; those from `most` on share a part.
     void choose_parts();
 
     void draw();
     void start(level_curve& curve, std::size_t bytes) const;
-    // Returns whether the curve reached a new maximum.
+    // Returns whether the curve has a new maximum.
     static bool add(level_curve& curve, std::uint64_t at, std::size_t bytes);
     void tell_peak(std::vector<std::size_t> const& bytes);
 
@@ -143,28 +143,28 @@ private:
 
 }  // namespace detail
 
-/// Returns the usage over time of a recording. Tags with equal texts are one tag. Blocks live before the first event are reconstructed as
-/// by `replay`: those of a resource, or of a pool that no longer exists, are found only by their free events.
+/// Returns the usage over time of a recording. Tags with equal texts are one. Blocks live before the first event are found as by `replay`:
+/// those of a resource, or of a destroyed pool, only by their free events.
 ///
-/// Throws: misuse for a source index that the recording does not have; std::bad_alloc. Cost: O(n log n) in the events, plus O(p) each time
-/// the total reaches a new maximum, for p parts. Threads: any.
+/// Throws: misuse for a source that the recording does not have; std::bad_alloc. Cost: O(n log n) in the events, plus O(p) per new maximum
+/// of the total, for p parts. Threads: any.
 /// Example: std::size_t const peak = cuota::levels_of(recorder.read()).total.peak;
 [[nodiscard]] levels levels_of(recording const& r, levels_options const& options = {},
                                place where = place::here());
 
 namespace detail {
 
-// Appends the first, lowest, highest and last point of a run, in their order, each once.
+// Appends the first, lowest, highest and last point, in their order, each once.
 void add_extremes(std::vector<level_point>& to, std::span<level_point const> run);
 
-// Returns at most four points per interval, for `stretches` intervals of equal length.
+// Returns at most four points for each of `stretches` equal intervals.
 [[nodiscard]] std::vector<level_point> thinned(std::span<level_point const> points, std::size_t stretches);
 
 }  // namespace detail
 
-/// Returns at most n of the points (n >= 4): the first, last, lowest and highest of each of n/4 intervals of equal length. No peak is lost,
-/// and a chart n/4 pixels wide looks as if drawn from all points (Jugel et al., "M4", VLDB 2014). The result is ordered by time; n or fewer
-/// points are returned unchanged.
+/// Returns at most n points (n >= 4): the first, last, lowest and highest of each of n/4 equal intervals. No peak is lost, and a chart n/4
+/// pixels wide looks as if drawn from all points (Jugel et al., "M4", VLDB 2014). The result is ordered by time; n or fewer points are
+/// returned unchanged.
 ///
 /// Throws: misuse for n below 4; std::bad_alloc. Cost: O(points). Threads: any.
 /// Example: auto const few = cuota::downsample(cuota::levels_of(recording).total.points, 4 * pixels);

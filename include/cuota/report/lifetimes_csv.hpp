@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes block lifetimes as CSV, to plan offline the offsets of the blocks in one slab.
+/// Writes the lifetimes of blocks as CSV, to plan their offsets in one slab.
 #pragma once
 
 #include <algorithm>
@@ -26,10 +26,10 @@
 
 namespace cuota::inline v0 {
 
-/// Units of time of lifetimes.
+/// Units of lifetimes.
 enum class lifetimes_by {
     event,  ///< one per event of the recording, of any kind
-    /// Nanoseconds since recording::began. An event that would have the time of its predecessor gets that plus 1.
+    /// Nanoseconds since recording::began; an event with the time of its predecessor gets 1 more than that.
     time,
 };
 
@@ -37,14 +37,14 @@ enum class lifetimes_by {
 struct lifetimes_csv_options {
     lifetimes_by by = lifetimes_by::event;  ///< unit of the columns `lower` and `upper`
     std::optional<std::uint16_t> source{};  ///< index in recording::sources; none: all
-    /// Restricts the blocks to one step of `source`. 0 is the first step that begins and ends in the recording.
+    /// Only blocks of this step of `source`. 0 is the first that begins and ends in the recording.
     std::optional<std::size_t> step{};
-    bool with_facts = true;  ///< adds the columns bytes, source, tag, place
+    bool with_facts = true;  ///< more columns: bytes, source, tag, place
 };
 
 namespace detail {
 
-/// A block of a recording and its lifetime in units of the plan.
+/// A block of a recording, with its lifetime for a plan.
 struct recorded_lifetime {
     lifetime life{};
     std::size_t bytes = 0;  // as requested
@@ -52,8 +52,8 @@ struct recorded_lifetime {
     std::uint32_t site = 0;
 };
 
-/// Finds the lifetimes. Timestamps of events are unique, so the blocks that live at one time are those live after one event, and the lower
-/// bound of a plan equals the peak of the recording.
+/// No two events have one time, so the blocks live at one time are those live after one event, and a plan's lower bound equals the
+/// recording's peak.
 class lifetime_finder {
 public:
     lifetime_finder(recording const& r, lifetimes_csv_options const& options, place where)
@@ -83,8 +83,8 @@ private:
     std::vector<span> steps_;
 };
 
-/// Returns the text as a field that needs no quotes, which simple readers do not support: separators, quotes, control characters and a
-/// leading =, +, - or @ (a formula in spreadsheets) become '_'.
+/// Returns the text as a field that needs no quotes, which simple readers do not support: separators, quotes, controls and a leading =, +,
+/// - or @ (a formula in spreadsheets) become '_'.
 [[nodiscard]] std::string csv_field(std::string_view text);
 
 [[nodiscard]] std::string csv_line(recording const& r, recorded_lifetime const& l, std::size_t id,
@@ -92,18 +92,17 @@ private:
 
 }  // namespace detail
 
-/// Writes a header line with the names of the columns, then one line per block: `id,lower,upper,size`, as read by examples/plan_trace.cpp
-/// and other offset planners; `plan_offsets` computes how small a slab could have been. A block lives in [lower, upper) and has `size`
-/// bytes, rounded up by its source. The most bytes that live at once are the recording's peak.
+/// Writes a header, then a line per block: `id,lower,upper,size`, as read by examples/plan_trace.cpp and other offset planners;
+/// `plan_offsets` computes how small a slab could have been. A block lives in [lower, upper) and has `size` bytes, as rounded up by its
+/// source. The most bytes live at once are the recording's peak.
 ///
-/// Blocks that live before the first event begin at 0; blocks that are live at the end end one after the last event. With a step, only
-/// blocks that lived in it are written, cut to the step, with 0 at its beginning. Lines are sorted by `lower`; ids count from 0. Device and
-/// host memory do not share a slab, so choose one source if both exist. Without blocks, only the header is written.
+/// Blocks live before the first event begin at 0; those live at the end end one after the last event. A step restricts the blocks to those
+/// that lived in it, cut to the step, which begins at 0. Lines are sorted by `lower`; ids count from 0. Device and host memory do not share
+/// a slab: choose one source if there are both. Without blocks, only the header is written.
 ///
 /// Throws: misuse for a source or step that the recording does not have, or for a step without a source, before anything is written;
 /// data_error if the stream fails; std::bad_alloc. Cost: O(n log n) in the events.
-/// Threads: any, one per stream.
-/// Example: examples/look.cpp
+/// Threads: any, one per stream. Example: examples/look.cpp
 void write_lifetimes_csv(std::ostream& to, recording const& r, lifetimes_csv_options const& options = {},
                          place where = place::here());
 

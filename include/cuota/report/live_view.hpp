@@ -35,52 +35,51 @@ namespace cuota::inline v0 {
 /// Options of a live_view, and its behavior without a terminal.
 struct live_view_options {
     summary_options summary{};  ///< options of each summary
-    /// Without a terminal: writes each summary as text, one after the other. If false, writes nothing.
+    /// Without a terminal: whether summaries are written as text, one after the other.
     bool plain = false;
-    std::size_t looks = 60;  ///< number of recent values in each curve; 0: no curves
+    std::size_t looks = 60;                                        ///< recent values per curve; 0: no curves
     std::chrono::milliseconds interval = std::chrono::seconds{1};  ///< interval of a view with a thread
 };
 
 namespace detail::screen {
 
-/// The last values of a quantity, drawn as a row of columns of proportional height.
+/// The last values of a quantity, as a row of columns of proportional height.
 class curve {
 public:
     void add(std::size_t figure, std::size_t most);
-    /// Draws values relative to `whole`; if that is `unlimited`, relative to the largest value.
+    /// Draws values relative to `whole`, or to the largest value if that is `unlimited`.
     [[nodiscard]] std::string text(std::size_t whole, bool utf8) const;
 
 private:
     std::vector<std::size_t> last_;
 };
 
-/// Returns the first `columns` columns of a line. Escape sequences for colors have no width and are kept.
+/// Returns the first `columns` columns of a line, with color sequences, which have no width.
 [[nodiscard]] std::string line_cut(std::string_view line, std::size_t columns);
 
-/// Returns the output that redraws the text from the top of a terminal of that size, without scrolling.
+/// Returns the output that redraws a terminal from the top, without scrolling.
 [[nodiscard]] std::string frame(std::string_view text, std::size_t rows, std::size_t columns);
 
 }  // namespace detail::screen
 
-/// Draws summaries in the same place of a terminal: on each call of `draw`, or from its own thread, which calls a callback for a snapshot
-/// at once and then every `interval`.
+/// Draws summaries in place on a terminal: on calls of `draw`, or from its own thread, which calls a callback for a snapshot at once and
+/// then every `interval`.
 ///
 ///     cuota::live_view const view{stdout, [&] { return snapshot_of(budget); }};   // until the scope ends
 ///
-/// Previous contents of the screen are scrolled up first, so they are not lost; the last summary remains. Lists are cut to the size of the
-/// terminal. Below the summary, a curve per root budget shows its recently held bytes. Without a terminal, snapshots are neither taken nor
-/// written unless `plain` is set.
+/// Previous contents of the screen scroll up and are not lost; the last summary remains. Lists are cut to the terminal's size. Below the
+/// summary, curves show the recent held bytes of root budgets. Without a terminal, no snapshots are taken and nothing is written unless
+/// `plain` is set.
 ///
-/// Threads: any; one draws at a time. The view's thread calls the callback outside all locks; exceptions of the callback go to the error
-///          sink, and it is called again.
-/// Throws: misuse for an empty callback or an interval that is not positive; std::system_error if the thread cannot be started.
+/// Threads: any; one draws at a time. The callback runs outside all locks; its exceptions go to the error sink, and it is called again.
+/// Throws: misuse for an empty callback or an interval <= 0; std::system_error if no thread can be started.
 /// Cost:   a snapshot and a summary per drawing; nothing without a terminal.
 /// Example: examples/look.cpp
 class live_view {
 public:
     using snapshots = std::function<memory_snapshot()>;  ///< called for each drawing
 
-    /// Draws to a stream that must outlive the view. Null is treated as not a terminal, and nothing is written.
+    /// Draws to a stream that must outlive the view. For null, nothing is written.
     explicit live_view(std::FILE* to, live_view_options how = {})
         : to_{to}, is_terminal_{to != nullptr && ::isatty(::fileno(to)) == 1}, how_{how} {}
     /// Also starts a thread that draws at once and then every interval, unless nothing would be written.
@@ -93,7 +92,7 @@ public:
     /// Returns true if nothing is ever written.
     [[nodiscard]] bool is_quiet() const noexcept { return !is_terminal_ && (to_ == nullptr || !how_.plain); }
 
-    /// Draws a summary in place of the last one; waits while another thread draws. Write errors are ignored. Throws: std::bad_alloc.
+    /// Replaces the last summary; waits while another thread draws. Ignores write errors. Throws: std::bad_alloc.
     void draw(memory_snapshot const& all);
 
 private:

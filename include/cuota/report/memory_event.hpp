@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines memory events: one allocation, free, refusal or other change each. Recorders store them; timelines and exports are made from
-/// them.
+/// Defines memory events, such as an allocation, a free or a refusal. Recorders store them; timelines and exports are made from them.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,7 @@ namespace cuota::inline v0 {
 enum class event_kind {
     allocated,         ///< a block became live
     free_requested,    ///< a block was freed; work enqueued before may still use it
-    free_completed,    ///< the pool has observed that no enqueued work uses the freed block any more
+    free_completed,    ///< the pool observed that no work uses the freed block any more
     segment_taken,     ///< a pool allocated pages or a segment
     segment_returned,  ///< a pool released pages or a segment; pages may be a part of one segment_taken
     refused,           ///< a budget, or the device, refused a request
@@ -30,7 +29,7 @@ enum class event_kind {
     noted,             ///< the program recorded a note (recorder::note)
 };
 
-/// One event. Its kind determines which numbers are meaningful; the others are 0.
+/// One event. Numbers that its kind does not use are 0.
 struct memory_event {
     static constexpr std::uint64_t no_stream = ~std::uint64_t{0};  ///< the value of `stream` without a stream
 
@@ -39,19 +38,18 @@ struct memory_event {
     std::uint32_t site = 0;               ///< index of the tag and call site in recording::sites
     std::uint64_t at = 0;                 ///< nanoseconds since recording::began
     std::uint64_t address = 0;            ///< blocks and segments: their first byte
-    /// Bytes. Blocks: as requested. Other events: taken, returned, refused or reclaimed.
+    /// Bytes. Blocks: requested. Other events: taken, returned, refused or reclaimed.
     std::size_t bytes = 0;
-    /// Bytes. Blocks: rounded up by their source. Refusals: held by the budget at that time. Reclaims: requested from the cache.
+    /// Bytes. Blocks: rounded up. Refusals: held by the budget. Reclaims: requested from the cache.
     std::size_t size = 0;
-    /// Id of the stream of the allocation, or of the free.
+    /// Id of the stream that allocated or freed.
     std::uint64_t stream = no_stream;
 
     /// Compares all members.
     friend bool operator==(memory_event const&, memory_event const&) noexcept = default;
 };
 
-/// A tag and a call site, stored once for all events that have them. For `noted`, the tag is the text; for `reclaimed`, the name of the
-/// cache.
+/// A tag and a call site, stored once. For `noted`, the tag is the text; for `reclaimed`, the name of the cache.
 struct event_site {
     tag name{};     ///< empty: unknown
     place where{};  ///< empty: unknown
@@ -67,16 +65,16 @@ enum class source_kind {
 
 /// A pool, resource or budget that a recorder observes.
 struct event_source {
-    source_kind kind = source_kind::program;   ///< kind of the source
+    source_kind kind = source_kind::program;   ///< kind
     std::string name{};                        ///< name given at construction
     std::optional<int> device{};               ///< device ordinal; empty if the memory is not on a device
-    memory_kind memory = memory_kind::device;  ///< pools and resources: kind of memory
-    std::size_t limit = unlimited;             ///< budgets: limit in bytes when the recording was read
-    /// Pools and loaders: index in recording::sources of the budget that is charged for their memory.
+    memory_kind memory = memory_kind::device;  ///< kind of memory, of pools and resources
+    std::size_t limit = unlimited;             ///< limit of a budget in bytes, at the end of the recording
+    /// Index in recording::sources of the budget that the memory of a pool or loader is charged to.
     std::optional<std::uint16_t> budget{};
-    /// Pools: index in memory_snapshot::pools; empty if the pool no longer exists.
+    /// Index of a pool in memory_snapshot::pools; empty if it no longer exists.
     std::optional<std::size_t> pool{};
-    std::optional<std::uint16_t> parent{};  ///< budgets: index of the parent
+    std::optional<std::uint16_t> parent{};  ///< index of a budget's parent
 };
 
 }  // namespace cuota::inline v0

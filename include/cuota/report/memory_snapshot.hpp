@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines snapshots: budgets as a tree, pools with their blocks, and devices as reported by their drivers, at one moment.
+/// Defines snapshots of budgets, pools with their blocks, and devices.
 #pragma once
 
 #include <chrono>
@@ -27,47 +27,46 @@ enum class block_use {
     leaving,  ///< being returned to the device, or being mapped
 };
 
-/// A block in a segment. The blocks of a segment are adjacent and fill it.
+/// A block in a segment. The blocks of a segment fill it side by side.
 struct block_facts {
     std::uint64_t address = 0;              ///< of its first byte
     std::size_t size = 0;                   ///< bytes
-    std::size_t requested = 0;              ///< live blocks: bytes, as requested
+    std::size_t requested = 0;              ///< requested bytes, of a live block
     block_use use = block_use::free;        ///< state
-    tag name{};                             ///< live blocks only, as all that follows
-    place where{};                          ///< call site of the allocation; may be empty
-    lifespan meant = lifespan::scratch;     ///< lifetime hint of the allocation
-    std::size_t age = 0;                    ///< number of steps begun since the allocation
-    std::optional<std::uint64_t> stream{};  ///< id of its stream, if the pool stores it
+    tag name{};                             ///< of a live block, as all that follows
+    place where{};                          ///< call site; may be empty
+    lifespan meant = lifespan::scratch;     ///< lifetime hint
+    std::size_t age = 0;                    ///< steps begun since the allocation
+    std::optional<std::uint64_t> stream{};  ///< id of its stream, if known
 };
 
-/// Memory that a pool obtained in one piece from its device or upstream; for paged memory, a run of contiguous mapped pages.
+/// A piece of memory from a pool's device or upstream; with pages, a run of contiguous ones.
 struct segment_facts {
     std::uint64_t address = 0;          ///< of its first byte
     std::size_t size = 0;               ///< bytes
-    bool is_paged = false;              ///< whether any free page can be released, not only the whole segment
+    bool is_paged = false;              ///< can release any free page, not only the whole
     std::vector<block_facts> blocks{};  ///< by address
 };
 
-/// Live bytes of one tag in a pool. `peak` may have been reached at another time.
+/// Live bytes of one tag in a pool. `peak` may be of another time.
 struct tag_facts {
-    tag name{};                   ///< tag of the blocks
-    std::size_t live_blocks = 0;  ///< count
-    std::size_t requested = 0;    ///< bytes, as requested
-    std::size_t allocated = 0;    ///< bytes, rounded up to the pool's granularity
-    std::size_t oldest = 0;       ///< number of steps begun since its oldest block was allocated
-    /// Peak of `allocated` since a recorder observes the pool; none without one.
-    std::optional<std::size_t> peak{};
+    tag name{};                         ///< tag of the blocks
+    std::size_t live_blocks = 0;        ///< count
+    std::size_t requested = 0;          ///< bytes, as requested
+    std::size_t allocated = 0;          ///< bytes, rounded up to the pool's granularity
+    std::size_t oldest = 0;             ///< steps begun since its oldest block was allocated
+    std::optional<std::size_t> peak{};  ///< peak of `allocated` since a recorder observes; none without one
 };
 
 /// A pool at one moment, read under its lock.
 struct pool_facts {
     std::string name;                          ///< name given at construction
-    std::optional<int> device{};               ///< device ordinal; none for memory of another upstream
+    std::optional<int> device{};               ///< device ordinal, if any
     memory_kind memory = memory_kind::device;  ///< kind of memory
-    /// Index in memory_snapshot::budgets of the budget that is charged for its segments.
+    /// Index in memory_snapshot::budgets of the budget that its segments are charged to.
     std::size_t budget = 0;
     pool_stats stats{};  ///< all of the same moment
-    /// By descending bytes. Includes tags without live blocks that have a peak.
+    /// Sorted by descending bytes; with tags that only have a peak.
     std::vector<tag_facts> tags{};
     std::vector<segment_facts> segments{};  ///< by address; empty if not requested
 };
@@ -79,18 +78,18 @@ struct budget_entry {
     std::optional<std::size_t> parent{};  ///< index in memory_snapshot::budgets
 };
 
-/// A holder of budget bytes other than a pool: a loader, a cache, a reservation, or `budgeted` memory.
+/// A holder of budget bytes that is not a pool: a loader, a cache, a reservation, `budgeted` memory.
 struct holder_facts {
     std::string name;                 ///< name of the holder
     std::size_t budget = 0;           ///< index in memory_snapshot::budgets
     std::vector<holding> holdings{};  ///< by descending bytes
 };
 
-/// A snapshot. Each pool is read at one moment, and so is each tree of budgets, but one after the other: an allocation by another thread in
-/// between may be in one and not in the other.
+/// A snapshot. Each pool, and each tree of budgets, is of one moment, but they are read one after the other: an allocation in between may
+/// be in one and not in the other.
 struct memory_snapshot {
     std::chrono::system_clock::time_point taken{};  ///< when it was started
-    /// Parents precede children; a child follows the whole subtrees of its older siblings.
+    /// Parents precede children; a child follows the subtrees of its older siblings.
     std::vector<budget_entry> budgets{};
     std::vector<pool_facts> pools{};      ///< pools that take from these budgets
     std::vector<holder_facts> holders{};  ///< holders that hold bytes now

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes a recording for PyTorch's memory viewer (pytorch.org/memory_viz), as JSON or as pickle.
+/// Writes a recording for PyTorch's memory viewer (pytorch.org/memory_viz), as JSON or pickle.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +22,9 @@ namespace cuota::inline v0 {
 
 /// Options of the memory_viz writers.
 struct memory_viz_options {
-    /// Sources whose blocks and segments are shown, by index. Empty: all.
+    /// Indices of the sources whose blocks and segments are shown. Empty: all.
     std::vector<std::uint16_t> sources{};
-    /// Device that shows memory without a device: pinned memory, and memory held by loaders.
-    int elsewhere = 0;
+    int elsewhere = 0;  ///< device for memory without one: pinned memory, memory of loaders
 };
 
 namespace detail {
@@ -44,33 +43,31 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 
 }  // namespace detail
 
-/// Writes the snapshot that torch.cuda.memory._snapshot() would return: a trace for each device, and the final segments, from which the
-/// viewer reconstructs earlier states. The viewer reads JSON as it reads pickle; so do jq and Python's json.
+/// Writes the snapshot that torch.cuda.memory._snapshot() would return: a trace per device, and the final segments, from which the viewer
+/// reconstructs earlier states. The viewer, jq and Python's json read it.
 ///
 /// Contents:
-/// - Sizes of blocks are those requested, as in PyTorch; levels_of also counts the rounding by pools.
-/// - A block ends when it is freed: free_requested and free_completed are adjacent, whenever the pool observed the completion, because the
-///   pool may reuse the address before. Blocks that are pending at the end are `active_pending_free` in the segments.
-/// - Segments of pools are segments; paged ones are expandable segments. On a device with paged segments, all segments are written as
-///   pages, because the viewer would lose some otherwise. Memory outside pools (`recorded` memory, and memory that loaders hold of a
-///   budget) gets one segment per block, at unique addresses from 2^52 on.
-/// - Refusals are `oom` entries; `device_free` is the bytes left within the limit, and `unlimited` is 2^63 - 1. A budget is on the device
-///   of the first pool that takes from it. Steps, notes and reclaims are left out.
-/// - Frames contain the tag as function name, and the call site. `user_metadata` is the name of the pool, resource or budget.
-/// - If one of two pools on a device is the upstream of the other, they share addresses, and the viewer would confuse them: choose one of
-///   them by `sources`.
+/// - Sizes of blocks are those requested, as in PyTorch; levels_of includes rounding.
+/// - A block ends when it is freed: free_requested and free_completed are adjacent, because the pool may reuse the address before it
+///   observes the completion. Blocks pending at the end are `active_pending_free` in the segments.
+/// - Segments of pools are segments, paged ones expandable. On a device with paged segments, all are written as pages, because the viewer
+///   would lose some. Memory outside pools (`recorded`, and of loaders) gets a segment per block, at unique addresses from 2^52 on.
+/// - Refusals are `oom` entries; `device_free` is what the limit leaves, and `unlimited` is 2^63 - 1. A budget is on the device of the
+///   first pool that takes from it. Steps, notes and reclaims are left out.
+/// - Frames have the tag as function name, and the call site. `user_metadata` is the name of the pool, resource or budget.
+/// - A pool and its upstream pool on one device share addresses, which the viewer would confuse: choose one by `sources`.
 ///
-/// Names may contain any bytes: invalid UTF-8 becomes U+FFFD. Times are microseconds since 1970.
-/// Throws: misuse, before anything is written, for a source index that the recording does not have and for a device above 1023; data_error
-/// if the stream fails (it keeps what was written); std::bad_alloc.
-/// Cost:   O(n log n) in the events, for each device that has any; about 300 bytes of output per event, streamed.
+/// Names may be any bytes: invalid UTF-8 becomes U+FFFD. Times are microseconds since 1970.
+/// Throws: misuse, before anything is written, for a source that the recording does not have and for a device above 1023; data_error if the
+/// stream fails (it keeps what was written); std::bad_alloc.
+/// Cost:   O(n log n) in the events, per device that has any; about 300 bytes per event, streamed.
 /// Threads: any, one per stream.
 /// Example: examples/look.cpp
 void write_memory_viz_json(std::ostream& out, recording const& r, memory_viz_options const& options = {},
                            place where = place::here());
 
-/// Writes the same as pickle, protocol 2, for scripts that load PyTorch's dumps. A file stream must be binary. The output uses twelve
-/// opcodes, which make only dicts, lists, strings, integers and booleans. Throws, cost: as above.
+/// Writes the same as pickle, protocol 2, for scripts that load PyTorch's dumps. A file stream must be binary. Its twelve opcodes make only
+/// dicts, lists, strings, integers and booleans. Throws, cost: as above.
 void write_memory_viz_pickle(std::ostream& out, recording const& r, memory_viz_options const& options = {},
                              place where = place::here());
 

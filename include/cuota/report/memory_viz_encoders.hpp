@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Encodes objects, lists, strings and integers to a stream, as JSON or as pickle, by one interface.
+/// Encodes objects, lists, strings and integers to a stream, as JSON or pickle.
 #pragma once
 
 #include <cstddef>
@@ -65,8 +65,8 @@ private:
     bool is_first_ = true;
 };
 
-/// Encodes Python's pickle, protocol 2, with twelve opcodes: no classes, no memo, no executable content. Lists are appended in batches, as
-/// Python does, because the viewer passes a batch as the arguments of one call, and engines limit their number.
+/// Encodes Python's pickle, protocol 2, in twelve opcodes: no classes, no memo, no executable content. Lists are appended in batches, as by
+/// Python: the viewer passes a batch as the arguments of one call, and engines limit their number.
 class memory_viz_pickle {
 public:
     explicit memory_viz_pickle(memory_viz_output& to) : to_{to} {}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Converts a recording to the traces that PyTorch's viewer requires: one per device, in which no address has two owners.
+/// Converts a recording to traces for PyTorch's viewer: one per device, in which no address has two owners.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// Assigns sources to devices of the viewer. Sources that were not chosen have no device.
+/// Assigns sources to devices of the viewer; sources that were not chosen have none.
 struct memory_viz_plan {
     std::vector<std::optional<std::size_t>> device_of{};  ///< by source
-    /// By source: whether it releases, or may release, parts of a segment.
+    /// By source: may release parts of a segment.
     std::vector<bool> is_paged{};
     std::size_t devices = 0;  ///< highest device + 1
-    /// By device: all its segments are written as pages (segment_map, segment_unmap).
+    /// By device: segments are written as pages (segment_map, segment_unmap).
     std::vector<bool> has_pages{};
     lives all{};
 
@@ -44,7 +44,7 @@ struct memory_viz_entry {
     std::optional<std::size_t> device_free{};
 };
 
-/// A block with the address at which it is shown.
+/// A block, and the address at which it is shown.
 struct memory_viz_block {
     std::uint16_t source;
     std::uint32_t site;
@@ -54,12 +54,12 @@ struct memory_viz_block {
     std::uint64_t stream;
 };
 
-/// Returns the pool of a source in the final snapshot; null if there is none, or if it has live blocks but no segments.
+/// Returns a source's pool in the final snapshot; null without one, or without the segments of its live blocks.
 [[nodiscard]] pool_facts const* memory_viz_pool(recording const& r, std::size_t source);
 
 /// Makes the entries of one device in event order. A freed block ends at once (free_requested and free_completed adjacent), because its
-/// pool may reuse the address before it observes the completion. If a free was missed because the recorder was paused, the block ends when
-/// its address is allocated again, or at the end if the snapshot does not contain it.
+/// pool may reuse the address before it observes the completion. Blocks whose free was missed (the recorder was paused) end when their
+/// address is allocated again, or at the end if the snapshot does not have them.
 template <class OnEntry>
 class memory_viz_trace {
 public:
@@ -77,7 +77,7 @@ public:
         }
         end_what_is_not_there();
     }
-    /// Returns blocks outside pools that are live at the end; each is a segment of its own.
+    /// Returns blocks outside pools that are live at the end; each is a segment.
     [[nodiscard]] std::vector<memory_viz_block> pieces() const {
         std::vector<memory_viz_block> found;
         for (auto const& [where, b] : open_)
@@ -103,8 +103,8 @@ private:
         }
     }
 
-    // Going backwards, the viewer inserts the highest freed segment before the last one, and then finds no neighbors for pages. So on
-    // devices with pages, it gets pages only.
+    // Going backwards, the viewer inserts the highest freed segment before the last one and then finds no neighbors for pages, so devices
+    // with pages have pages only.
     [[nodiscard]] char const* taken() const {
         return plan_.has_pages[device_] ? "segment_map" : "segment_alloc";
     }
@@ -115,7 +115,7 @@ private:
     [[nodiscard]] bool is_piece(std::uint16_t source) const {
         return all_.sources[source].kind != source_kind::pool;
     }
-    // Addresses of pieces may be those of objects, or of the upstream memory of pools, so each piece gets a unique address instead.
+    // Pieces get unique addresses, because theirs may be those of objects or of pools' upstream memory.
     [[nodiscard]] memory_viz_block shown(memory_event const& e) {
         memory_viz_block b{e.source, e.site, e.address, e.bytes, std::max(e.bytes, e.size), e.stream};
         if (is_piece(e.source)) {
@@ -134,7 +134,7 @@ private:
     }
     void end(memory_event const& e) {
         auto const open = open_.find({e.source, e.address});
-        // Live before the first event; the viewer reconstructs it.
+        // Older than the recording; the viewer reconstructs it.
         if (open == open_.end()) return finish(shown(e), e.site, e.at);
         memory_viz_block b = open->second;
         open_.erase(open);
@@ -147,7 +147,7 @@ private:
         if (is_piece(b.source)) put(returned(), b, site, b.size, at);
     }
 
-    // Ends all that is reserved in [first, last); the rest of a run on either side remains.
+    // Releases all that is reserved in [first, last); the rest of each run remains.
     void give_back(std::uint16_t source, std::uint32_t site, std::uint64_t first, std::uint64_t last,
                    std::uint64_t at) {
         auto run = runs_.lower_bound({source, first});
@@ -226,7 +226,7 @@ private:
     OnEntry on_entry_;
     std::uint64_t last_ = 0;
     std::map<key, memory_viz_block> open_;
-    std::map<key, std::uint64_t> runs_;  // bytes of segments and pages that are reserved
+    std::map<key, std::uint64_t> runs_;  // reserved bytes of segments and pages
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internal to `memory_viz`: produces PyTorch's snapshot of a recording, for any encoder.
+/// Internal to `memory_viz`: writes PyTorch's snapshot of a recording with any encoder.
 #pragma once
 
 #include <algorithm>
@@ -29,11 +29,10 @@ public:
     [[nodiscard]] memory_viz_plan plan();
 
 private:
-    // Returns the device of a source; for a budget, that of the first pool that takes from it.
+    // For a budget: the device of the first pool that takes from it.
     [[nodiscard]] std::size_t device_of(std::size_t source) const;
     [[nodiscard]] bool is_under(std::size_t inner, std::size_t outer) const;
-    // Returns the sources with paged segments: according to the snapshot, or because a segment was released in parts or together with
-    // others.
+    // Paged according to the snapshot, or because segments were released in parts or together.
     [[nodiscard]] std::vector<bool> pages() const;
 
     recording const& all_;
@@ -41,7 +40,7 @@ private:
     std::vector<bool> is_chosen_;
 };
 
-/// Writes everything that the viewer reads, in one pass and in the same order for all encoders.
+/// Writes all that the viewer reads, in the same order for all encoders.
 template <class Encoder>
 class memory_viz_walk {
 public:
@@ -113,7 +112,7 @@ private:
         to_.begin_object();
         add("action", e.action);
         add("addr", e.address);
-        // The viewer reads a number of 9 bytes in a pickle as BigInt, which its texts and sums do not accept.
+        // The viewer reads 9-byte numbers of a pickle as BigInt, which its texts and sums do not accept.
         constexpr std::uint64_t most = ~std::uint64_t{0} >> 1;
         add("size", std::min(std::uint64_t{e.bytes}, most));
         add("stream", known(e.stream));
@@ -140,8 +139,7 @@ private:
         add("requested_size", std::uint64_t{sums.requested});
         to_.key("is_expandable");
         to_.truth(plan_.is_paged[source]);
-        // The id of PyTorch's default pool: the viewer hides unused ones of others.
-        to_.key("segment_pool_id");
+        to_.key("segment_pool_id");  // PyTorch's default pool; the viewer hides unused others
         to_.begin_list();
         to_.number(0);
         to_.number(0);
@@ -159,7 +157,7 @@ private:
         frames(name, where);
         to_.end_object();
     }
-    // The viewer computes a block's address from the sizes of the blocks before it.
+    // The viewer computes block addresses from the sizes before.
     void gap(std::uint64_t from, std::uint64_t until) {
         if (from < until) block(from, until - from, 0, "inactive", {}, {});
     }
@@ -205,7 +203,7 @@ private:
     memory_viz_plan const& plan_;
     Encoder& to_;
     std::uint64_t began_us_ = 0;
-    // Beyond all real addresses, and exact in the viewer's doubles.
+    // Beyond all memory, and exact in the viewer's doubles.
     std::uint64_t next_address_ = std::uint64_t{1} << 52;
     std::vector<memory_viz_block> pieces_;
 };

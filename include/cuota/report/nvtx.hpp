@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Annotates steps, frames, allocations and refusals by NVTX ranges, marks and counters, which Nsight Systems shows beside kernels. Not
-/// included by all.hpp. Needs the toolkit's header-only NVTX 3, and links nothing.
+/// included by all.hpp; needs the toolkit's header-only NVTX 3.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +30,14 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Returns the domain "cuota" of all annotations here; null if no tool is attached.
+/// Returns the domain "cuota"; null if no tool is attached.
 [[nodiscard]] inline nvtxDomainHandle_t nvtx_domain() noexcept {
     // Never destroyed, because ranges may end during exit.
     static nvtxDomainHandle_t const domain = nvtxDomainCreateA("cuota");
     return domain;
 }
 
-/// Returns the tool's handle of a tag's text, registered once; null, which has no text, if host memory is exhausted.
+/// Returns the tool's handle of a tag's text, registered once; null (no text) if host memory is exhausted.
 CUOTA_PROCESS_STATE [[nodiscard]] inline nvtxStringHandle_t nvtx_string(tag name) noexcept {
     static auto& guard = *new detail::process_lock;
     // Tags live as long as the program.
@@ -75,14 +75,14 @@ CUOTA_PROCESS_STATE [[nodiscard]] inline nvtxStringHandle_t nvtx_string(tag name
 
 }  // namespace detail
 
-/// Returns whether a tool is attached, for example `nsys profile`. The first call may load the tool.
-/// Throws: nothing. Threads: any. Cost: a load and a branch, after the first call.
+/// Returns whether a tool is attached, such as `nsys profile`. The first call may load it.
+/// Throws: nothing. Threads: any. Cost: a load and a branch after the first call.
 [[nodiscard]] inline bool is_nvtx_traced() noexcept { return detail::nvtx_domain() != nullptr; }
 
-/// A range of the calling thread, from construction to destruction; ranges of a thread nest. For frames, calls, and steps of one thread.
+/// A range of the calling thread, from construction to destruction. Ranges of a thread nest: for frames, calls, and steps.
 ///
 ///     nvtx_range const step{"step"};
-///     nvtx_range const frame{tag{"decode"}, bytes};   // the text of a tag is registered once; bytes are the payload
+///     nvtx_range const frame{tag{"decode"}, bytes};   // a tag's text is registered once; bytes are the payload
 ///
 /// Threads: constructed and destroyed by one thread. Throws: nothing. Cost: a load and a branch without a tool.
 class nvtx_range {
@@ -91,7 +91,7 @@ public:
     explicit nvtx_range(char const* name, std::size_t bytes = 0) noexcept {
         if (is_nvtx_traced()) push(detail::nvtx_attributes(name, bytes));
     }
-    /// Begins the range; the text is registered once.
+    /// Begins the range; the tag's text is registered once.
     explicit nvtx_range(tag name, std::size_t bytes = 0) noexcept {
         if (is_nvtx_traced()) push(detail::nvtx_attributes(name, bytes));
     }
@@ -107,13 +107,13 @@ private:
     }
 };
 
-/// A range that may end on another thread and in any order, such as the lifetime of an allocation.
-/// Example: nvtx_life life{tag{"batch"}, bytes};  // ends when destroyed or assigned to
+/// A range that may end on any thread and in any order, such as the lifetime of an allocation.
+/// Example: nvtx_life life{tag{"batch"}, bytes};  // until destroyed or moved from
 /// Move-only. Threads: as any value. Throws: nothing. Cost: a load and a branch without a tool.
 class nvtx_life {
 public:
     nvtx_life() noexcept = default;  ///< no range
-    /// Begins the range; `bytes` is its payload.
+    /// Begins the range, with `bytes` as payload.
     explicit nvtx_life(tag name, std::size_t bytes = 0) noexcept {
         if (!is_nvtx_traced()) return;
         nvtxEventAttributes_t const a = detail::nvtx_attributes(name, bytes);
@@ -122,7 +122,7 @@ public:
     }
     /// Moves the range; `other` has none afterwards.
     nvtx_life(nvtx_life&& other) noexcept : id_{other.id_}, is_live_{std::exchange(other.is_live_, false)} {}
-    /// Ends its own range first, then moves as above.
+    /// Ends its own range, then moves as above.
     nvtx_life& operator=(nvtx_life&& other) noexcept {
         if (this == &other) return *this;
         end();
@@ -151,8 +151,8 @@ inline void nvtx_mark(tag name, std::size_t bytes = 0) noexcept {
 }
 
 /// Marks a refusal in red: "refused rows of loader", with the requested bytes as payload.
-/// Threads: any. Throws: nothing; if host memory is exhausted, the text is "refused".
-/// Cost: a load and a branch without a tool; otherwise also a string on the heap.
+/// Threads: any. Throws: nothing; without host memory, the text is "refused".
+/// Cost: a load and a branch without a tool; with one, also a string on the heap.
 inline void nvtx_mark(refusal const& r) noexcept {
     if (!is_nvtx_traced()) return;
     std::string text;
@@ -166,19 +166,19 @@ inline void nvtx_mark(refusal const& r) noexcept {
     nvtxDomainMarkEx(detail::nvtx_domain(), &a);
 }
 
-/// Marks a refusal given as the caught exception.
+/// Marks a caught refusal.
 /// Throws: nothing. Example: catch (out_of_memory const& e) { nvtx_mark(e); }
 inline void nvtx_mark(out_of_memory const& e) noexcept { nvtx_mark(e.facts()); }
 
-/// A counter of bytes over time, such as the bytes that a budget or a pool holds, sampled by the program. Tools draw it as a curve.
+/// A counter of bytes, such as those held by a budget, sampled by the program and drawn as a curve by tools.
 ///
-/// If the toolkit's NVTX has no counters (before 3.2), `is_supported` is false and sampling does nothing. The tool copies the name.
+/// Without counters in the toolkit's NVTX (before 3.2), `is_supported` is false and sampling does nothing. The tool copies the name.
 /// Threads: any. Throws: nothing. Cost: a load and a branch without a tool.
 /// Example: static nvtx_counter const held{"held"}; held.sample(budget.held());
 class nvtx_counter {
 public:
 #ifdef NVTX_COUNTER_API_FUNCTIONS_V1
-    static constexpr bool is_supported = true;  ///< whether this NVTX has counters; if false, nothing is done
+    static constexpr bool is_supported = true;  ///< this NVTX has counters; if false, nothing is done
 
     /// Registers the counter with the tool.
     explicit nvtx_counter(char const* name) noexcept {
@@ -198,7 +198,7 @@ public:
         a.semantics = &bytes.header;
         id_ = nvtxCounterRegister(detail::nvtx_domain(), &a);
     }
-    /// Sets the value to `bytes`, limited to the largest signed 64-bit number.
+    /// Sets the value, limited to the largest signed 64-bit number.
     void sample(std::size_t bytes) const noexcept {
         constexpr auto most = std::numeric_limits<std::int64_t>::max();
         if (id_ == NVTX_COUNTER_ID_NONE) return;
@@ -210,7 +210,7 @@ public:
 private:
     std::uint64_t id_ = NVTX_COUNTER_ID_NONE;
 #else
-    static constexpr bool is_supported = false;     ///< whether this NVTX has counters
+    static constexpr bool is_supported = false;     ///< this NVTX has counters
     explicit nvtx_counter(char const*) noexcept {}  ///< would register the counter
     void sample(std::size_t) const noexcept {}      ///< would set the value
 #endif

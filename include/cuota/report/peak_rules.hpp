@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Finds the tags that dominate the peaks of a recording, and pinned memory that exceeds the requested bytes at its peak.
+/// Applies the rules on peaks of a recording: tags that dominate them, and pinned memory.
 #pragma once
 
 #include <algorithm>
@@ -25,24 +25,24 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// The blocks that were live in a pool or resource at its peak.
+/// A pool or resource at its peak.
 struct recorded_peak {
     std::size_t size = 0;             ///< bytes, rounded up
     std::size_t bytes = 0;            ///< bytes, as requested
     std::vector<std::size_t> blocks;  ///< indices in lives::blocks
 };
 
-/// The allocation or the free of a block.
+/// An allocation or a free.
 struct block_change {
-    std::uint64_t at = 0;  ///< 0: before the recording; otherwise nanoseconds + 1
+    std::uint64_t at = 0;  ///< 0: before the recording; else nanoseconds + 1
     bool is_taken = false;
     std::size_t block = 0;  ///< index in lives::blocks
 };
 
-/// Returns the changes ordered by time; at equal times, frees precede allocations.
+/// Sorts by time; at equal times, frees precede allocations.
 [[nodiscard]] std::vector<block_change> changes_of(recording const& r, lives const& all);
 
-/// Returns the peaks of all sources, by their index.
+/// Returns the peaks by source.
 [[nodiscard]] std::vector<recorded_peak> peaks_of(recording const& r, lives const& all);
 
 /// The part of a peak that one tag has.
@@ -55,11 +55,11 @@ struct peak_share_of_tag {
     void add(block_life const& b, place where);
 };
 
-/// Reports the largest tag of a source's peak if it has `peak_share` of the peak and `peak_bytes`, and if another tag has a part of it.
+/// Reports the largest tag of a source's peak from `peak_share` and `peak_bytes` on, if another tag has a part.
 void find_peak(recording const& r, lives const& all, std::uint16_t source, recorded_peak const& peak,
                diagnosis_options const& o, std::vector<finding>& to);
 
-/// Applies the rules on peaks to each source. Pinned memory is checked for resources only; pinned pools are checked in the snapshot.
+/// Applies the rules to each source. For pinned memory, only to resources; pinned pools are checked in the snapshot.
 void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis
@@ -86,7 +86,7 @@ CUOTA_INLINE std::vector<block_change> changes_of(recording const& r, lives cons
 CUOTA_INLINE std::vector<recorded_peak> peaks_of(recording const& r, lives const& all) {
     std::vector<block_change> const changes = changes_of(r, all);
     std::vector<std::size_t> now(r.sources.size());
-    std::vector<std::size_t> peak_after(r.sources.size());  // number of changes up to the peak
+    std::vector<std::size_t> peak_after(r.sources.size());  // in number of changes
     std::vector<recorded_peak> peaks(r.sources.size());
     std::vector<std::size_t> ends(all.blocks.size(), changes.size());
     for (std::size_t i = 0; i != changes.size(); ++i) {

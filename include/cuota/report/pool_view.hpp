@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reads the blocks and statistics of a pool at one moment.
+/// Reads a pool and its blocks at one moment.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +20,19 @@
 
 namespace cuota::inline v0::detail {
 
-/// Reads a heap for a snapshot. Must be called under the pool's lock, after its stats were computed, because that polls the streams for
-/// completed work.
+/// Reads a heap under the pool's lock, after its stats were computed, which polls the streams.
 class heap_view {
 public:
     heap_view(block_heap& heap, tag_peaks const* peaks) : heap_{heap}, peaks_{peaks} {}
 
-    /// Returns the tags by descending bytes. Throws: std::bad_alloc.
+    /// Sorted by descending bytes. Throws: std::bad_alloc.
     [[nodiscard]] std::vector<tag_facts> tags() const;
 
-    /// Returns the segments by address. Throws: std::bad_alloc.
+    /// Sorted by address. Throws: std::bad_alloc.
     [[nodiscard]] std::vector<segment_facts> segments() const;
 
 private:
-    // Adds runs of contiguous mapped pages. Blocks whose pages are still being mapped are left out.
+    // Adds runs of contiguous mapped pages, without those being mapped.
     void add_range(std::vector<segment_facts>& all) const;
     void add_segments(std::vector<segment_facts>& all) const;
     void append(segment_facts& to, block const& b) const;
@@ -45,7 +44,7 @@ private:
     tag_peaks const* peaks_;
 };
 
-/// Reads a pool, except for the index of its budget. Calls at_that_instant() under the pool's lock. Throws: std::bad_alloc.
+/// Reads a pool except its budget, and calls at_that_instant() under the pool's lock. Throws: std::bad_alloc.
 template <class AtThatInstant>
 [[nodiscard]] pool_facts view_of(pool_state const& pool, bool with_blocks, AtThatInstant at_that_instant) {
     pool_facts facts;
@@ -58,7 +57,7 @@ template <class AtThatInstant>
         facts.tags = view.tags();
         if (with_blocks) {
             facts.segments = view.segments();
-            // The pool's own count includes pages that are still being mapped.
+            // The pool's own count includes pages being mapped.
             facts.stats.segments = facts.segments.size();
         }
         at_that_instant();
@@ -108,7 +107,7 @@ CUOTA_INLINE void heap_view::add_range(std::vector<segment_facts>& all) const {
 }
 
 CUOTA_INLINE void heap_view::add_segments(std::vector<segment_facts>& all) const {
-    std::map<std::uint64_t, block const*> first;  // first block of each segment, by address
+    std::map<std::uint64_t, block const*> first;  // of each segment, by address
     auto const note_first = [&](block const& b) {
         if (!b.before) first.emplace(address(b), &b);
     };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes a snapshot as text for Prometheus and compatible scrapers, to be served at /metrics or stored for a textfile collector.
+/// Formats a snapshot for Prometheus and compatible scrapers, to be served at /metrics or stored for a textfile collector.
 #pragma once
 
 #include <array>
@@ -25,26 +25,25 @@ namespace cuota::inline v0 {
 /// Options of prometheus_text.
 struct prometheus_options {
     bool open_metrics = false;  ///< OpenMetrics 1.0 instead of Prometheus' text format 0.0.4
-    /// Labels of every series, before its own: {{"rank", "3"}}. Values may be any text; names are restricted, see prometheus_text.
+    /// Labels of every series, before its own: {{"rank", "3"}}. Values may be any text; for names see prometheus_text.
     std::vector<std::pair<std::string, std::string>> labels{};
 };
 
-/// Returns the Content-Type of an HTTP response with such a text.
+/// Returns the Content-Type of an HTTP response with the text.
 [[nodiscard]] char const* prometheus_content_type(prometheus_options const& how = {}) noexcept;
 
 namespace detail {
 
-// Escapes a label's value. Invalid UTF-8 becomes U+FFFD; of control characters, only the newline is escaped.
+// Escapes a label's value. Invalid UTF-8 becomes U+FFFD; control characters other than newlines remain.
 [[nodiscard]] std::string prometheus_value(std::string_view text);
 
-// Appends a label to `labels`, as written between the braces.
+// Appends a label to others, as between the braces.
 [[nodiscard]] std::string with_label(std::string labels, std::string_view name, std::string_view escaped);
 
-// Makes names unique: the second use of a name is "name#2". Compares escaped names, because two names with invalid UTF-8 may be escaped to
-// one.
+// Makes names unique: the second use is "name#2". Compares escaped names, because names with invalid UTF-8 may be escaped to one.
 class prometheus_names {
 public:
-    // `scope` contains labels that distinguish the names already.
+    // `scope`: labels that distinguish names already.
     [[nodiscard]] std::string fresh(std::string const& scope, std::string const& escaped);
 
 private:
@@ -57,7 +56,7 @@ public:
 
     explicit prometheus_writer(bool open_metrics) noexcept : open_metrics_{open_metrics} {}
 
-    // Writes a family of metrics; nothing if it has no series. `name` of a counter is without _total.
+    // Writes a family; nothing without series. A counter's `name` is without _total.
     void gauge(std::string const& name, char const* help, std::vector<series> const& all);
     void counter(std::string const& name, char const* help, std::vector<series> const& all);
     [[nodiscard]] std::string text() &&;
@@ -106,7 +105,7 @@ public:
 private:
     using all_series = std::vector<prometheus_writer::series>;
 
-    // Formats the common labels. Throws: misuse for an invalid name, a duplicate, or a name that a series uses.
+    // Formats the common labels; throws misuse for a name that is invalid, a duplicate, or used by a series.
     [[nodiscard]] static std::string checked_labels(prometheus_options const& how);
     [[nodiscard]] static bool is_label_name(std::string_view name) noexcept;
     [[nodiscard]] static std::string name_or(std::string_view name, char const* other);
@@ -115,7 +114,7 @@ private:
     [[nodiscard]] std::string in_budget(std::size_t index) const;
 
     void write_budgets();
-    // Sums bytes by tag. Call sites are left out, because labels with many values are expensive for the server.
+    // Sums bytes by tag, without call sites: labels with many values are expensive for servers.
     void write_holders();
     void write_pools();
     void write_tags();
@@ -130,15 +129,15 @@ private:
 
 }  // namespace detail
 
-/// Formats the budgets, holders, pools, tags and devices of a snapshot as metrics: `cuota_budget_held_bytes{budget="trainer/loader"}`.
+/// Formats budgets, holders, pools, tags and devices as metrics: `cuota_budget_held_bytes{budget="trainer/loader"}`.
 ///
-/// Budgets are named by their path, so a name may repeat in different branches. If two series would still be equal (two pools of one name,
-/// budget and device), the later one in the snapshot is named "name#2", so names are stable while the order is. Bytes of holders are summed
-/// over call sites. `unlimited` is +Inf. Names may be any bytes: they are escaped, and invalid UTF-8 becomes U+FFFD.
-/// cuota_pool_taken_again_total and cuota_pool_stream_waits_total are counters; all other metrics are gauges.
+/// Budgets are named by their path, so names may repeat in other branches. If two series would still be equal (two pools of one name,
+/// budget and device), the later one in the snapshot is "name#2", so names are stable while the order is. Bytes of holders are summed over
+/// call sites. `unlimited` is +Inf. Names may be any bytes: they are escaped, and invalid UTF-8 becomes U+FFFD.
+/// cuota_pool_taken_again_total and cuota_pool_stream_waits_total are counters; all others are gauges.
 ///
-/// Throws: misuse if a label name in `how` is invalid in Prometheus, a duplicate, or used by a series; std::bad_alloc.
-/// Cost:   O(n log n) in budgets, pools and tags. Blocks are not read, so a snapshot without them suffices.
+/// Throws: misuse if a label name in `how` is invalid, a duplicate, or used by a series; std::bad_alloc.
+/// Cost:   O(n log n) in budgets, pools and tags; blocks are not read.
 /// Threads: any.
 /// Example: examples/look.cpp
 [[nodiscard]] std::string prometheus_text(memory_snapshot const& s, prometheus_options const& how = {});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines a resource adaptor that records its allocations, for memory outside pools.
+/// Defines a resource adaptor that records allocations, for memory outside pools.
 #pragma once
 
 #include <concepts>
@@ -21,7 +21,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Returns the description of a resource as an event source. An empty name is replaced by the kind of memory.
+/// Describes a resource as an event source, named after its kind of memory if `name` is empty.
 template <resource R>
 [[nodiscard]] event_source source_of(R const& r, tag name) {
     event_source s;
@@ -59,7 +59,7 @@ public:
         if (p) put(event_kind::allocated, who, p, bytes, stream);
         return p;
     }
-    // Recorded before the memory is returned to upstream: after that, another thread may allocate the address and record it.
+    // Recorded before upstream gets the memory: after that, another thread may allocate the address and record it.
     void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (p && to_->is_recording()) {
             std::uint64_t stream = memory_event::no_stream;
@@ -89,19 +89,19 @@ private:
 
 }  // namespace detail
 
-/// Resource adaptor that records each allocation of Upstream (tag, call site, time and stream), each free and each refusal. It can have its
-/// own name: `recorded memory{pinned_memory{}, recorder, "pinned"}`.
+/// Resource adaptor that records Upstream's allocations (tag, call site, time and stream), frees and refusals. Can be named: `recorded
+/// memory{pinned_memory{}, recorder, "pinned"}`.
 ///
 /// For memory outside pools: pinned, managed, async, or directly from the device. Sizes are rounded up to Upstream's granularity. A
-/// synchronous free completes at once; when a stream-ordered free completes is not recorded. Has no table of blocks, so detecting a double
-/// free or a wrong size is left to Upstream. Keeps the recorder alive. Copies share one state, which is one source of the recorder; after
-/// the last copy is destroyed, the source remains for its events.
+/// synchronous free completes at once; completion of a stream-ordered free is not recorded. Has no table of blocks: detecting double frees
+/// and wrong sizes is left to Upstream. Keeps the recorder alive. Copies share one source of the recorder, which remains for its events
+/// after the last copy is destroyed.
 ///
-/// Order:   that of Upstream. A free is recorded before Upstream gets the memory, an allocation after Upstream returned it.
+/// Order:   that of Upstream. A free is recorded before it, an allocation after it.
 /// Threads: any, if Upstream allows it.
 /// Throws:  as Upstream; cuda_error if a native handle is not a stream. On failure, nothing is allocated.
-/// Cost:    one event, about 20 ns, per allocation and per stream-ordered free; two per synchronous free. For a native stream handle, the
-///          id is queried from the driver. While the recorder is paused: negligible.
+/// Cost:    about 20 ns (one event) per allocation and stream-ordered free, twice that per synchronous free; a driver call for the id of a
+///          native stream handle. Negligible while the recorder is paused.
 /// Example: cuota::pinned_buffer<float> host{n, cuota::recorded{cuota::pinned_memory{}, recorder, "pinned"}};
 template <resource Upstream = device_memory>
 class recorded : public detail::accounted<Upstream, detail::recorded_state<Upstream>> {
@@ -111,7 +111,7 @@ public:
                       place where = place::here()) requires std::default_initializable<Upstream>
         : recorded{Upstream{}, to, name, where} {}
     // Accepts only Upstream itself: otherwise a recorded<any_resource> could be converted to its own upstream.
-    /// Stores a copy of `upstream`. Throws: misuse if the recorder has 65,535 sources already; std::bad_alloc.
+    /// Copies or moves `upstream` in. Throws: misuse if the recorder has 65,535 sources already; std::bad_alloc.
     template <std::same_as<Upstream> U>
     recorded(U upstream, recorder const& to, tag name = {}, place where = place::here())
         : recorded::accounted{shared<detail::recorded_state<Upstream>>::make(

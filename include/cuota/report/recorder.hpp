@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines a flight recorder for memory: it stores the last events of everything it observes, at about 20 ns per event.
+/// Defines a flight recorder for memory, which stores the last events at about 20 ns per event.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace detail {
 
 struct recorder_access;
 
-/// State shared by the handles of one recorder. Its destructor detaches the recorder from everything it observes.
+/// State shared by the handles of a recorder. Destroying it ends all observation.
 class recorder_hold final : public ref_counted {
 public:
     recorder_hold(recorder_options wanted, place where);
@@ -41,22 +41,21 @@ private:
 
 }  // namespace detail
 
-/// Records the last events of budgets and pools, to be read while the program continues.
+/// Records the last events of budgets and pools, to be read while the program runs.
 ///
 ///     cuota::budget budget{"trainer", 512_MiB};
-///     cuota::recorder recorder{budget};  // observes its pools, descendants, refusals and steps, present and future
+///     cuota::recorder recorder{budget};  // with its pools, descendants, refusals and steps, present and future
 ///     train(budget);
 ///     cuota::write_timeline_file("train.html", recorder.read());
 ///
-/// Observes budgets and all pools that take from them until its last handle is destroyed; a pool has at most one recorder. Memory outside
-/// pools is recorded by `recorded`. When the ring is full, new events overwrite the oldest, counted in `recording::dropped`. All memory is
-/// allocated at construction; an event allocates none. A handle: copies refer to the same recorder.
+/// Observes budgets and all pools that take from them until its last handle is destroyed; a pool has at most one recorder. `recorded`
+/// records memory outside pools. A full ring overwrites the oldest events, counted in `recording::dropped`. All memory is allocated at
+/// construction. A handle: copies refer to the same recorder.
 ///
 /// Threads: any, all functions.
-/// Cost:    about 20 ns per event: one read of the processor's counter, two atomic exchanges and one cache line. Threads that record
-///          concurrently contend for one counter. An observed pool takes its lock for each request; an unobserved one runs the same
-///          instructions as without recorders.
-/// Units:   bytes; times in nanoseconds since recording::began.
+/// Cost:    about 20 ns per event: one clock reading, two atomic exchanges and one cache line. Threads that record concurrently contend for
+///          one counter. An observed pool locks for each request; an unobserved one runs the same instructions as without recorders.
+/// Units:   bytes; nanoseconds since recording::began.
 /// Throws:  see each function; events never throw.
 /// Example: examples/look.cpp
 class recorder {
@@ -64,7 +63,7 @@ public:
     /// Throws: misuse if the capacity is 0 or above 2^32, or sites exceed 2^24; std::bad_alloc.
     explicit recorder(recorder_options wanted = {}, place where = place::here())
         : hold_{shared<detail::recorder_hold>::make(wanted, where)} {}
-    /// As above, and observes `which`. Throws: also as `watch`.
+    /// As above, and calls `watch`. Throws: also as `watch`.
     explicit recorder(budget const& which, recorder_options wanted = {}, place where = place::here());
     /// Refers to the same recorder. A move is a copy, so a moved-from handle remains valid.
     recorder(recorder const&) noexcept = default;
@@ -76,22 +75,22 @@ public:
     /// Throws: misuse if a pool has another recorder (the budget, and pools visited before, stay observed); std::bad_alloc.
     void watch(budget const& which) { hold_->taps().look_on(which); }
 
-    /// Records a note of the program: "epoch 3", "evaluation". The text is kept until the program ends and occupies a site, so use a few
-    /// distinct texts. Does nothing while paused. Throws: std::bad_alloc. Cost: a lock and a look-up.
+    /// Records a note: "epoch 3", "evaluation". Each distinct text occupies a site until the program ends, so use few. Does nothing while
+    /// paused. Throws: std::bad_alloc. Cost: a lock and a look-up.
     void note(std::string_view text, place where = place::here());
 
     /// Stops recording until `resume`. Blocks freed meanwhile appear live until their address is allocated again, or until the final
-    /// snapshot shows that they are free.
+    /// snapshot.
     void pause() noexcept { hold_->to()->set_recording(false); }
     void resume() noexcept { hold_->to()->set_recording(true); }  ///< records events again
     /// Returns false while paused.
     [[nodiscard]] bool is_recording() const noexcept { return hold_->to()->is_recording(); }
 
-    /// Discards all events so far and resets `recording::dropped`. Timestamps still count from the construction.
+    /// Discards all events and resets `recording::dropped`. Times still count from construction.
     void clear() noexcept { hold_->to()->clear(); }
 
-    /// Returns the recorded events in order, and a snapshot of everything observed. Events that other threads are writing are left out.
-    /// Throws: std::bad_alloc. Cost: about 20 ns per event and a copy of each, without blocking writers; the snapshot costs as snapshot_of.
+    /// Returns the events in order, except those being written, and a snapshot of everything observed.
+    /// Throws: std::bad_alloc. Cost: about 20 ns and a copy per event, without blocking writers; the snapshot as snapshot_of.
     [[nodiscard]] recording read() const { return hold_->taps().read(); }
 
     /// Returns the maximum number of events.
@@ -107,7 +106,7 @@ private:
 
 namespace detail {
 
-/// Gives writers of events access to the state of a recorder.
+/// Gives writers access to a recorder's state.
 struct recorder_access {
     [[nodiscard]] static shared<recorder_state> const& state(recorder const& r) noexcept;
 };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines the state that a recorder shares with its probes: the ring, the clock, the sites and the sources.
+/// Defines the state that a recorder shares with its probes.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Collects events from all sources and makes recordings of them. A source is only a number here; the owner of the number records its
-/// events and ends it.
+/// Collects the events of all sources and makes recordings of them. A source is a number; its owner records events for it and ends it.
 ///
 /// Threads: any, all functions. Events recorded under a lock of their source are read in the order of that lock.
 class recorder_state final : public ref_counted {
@@ -35,17 +34,17 @@ public:
     /// Throws: misuse as event_ring and site_table; std::bad_alloc.
     recorder_state(std::size_t events, std::size_t sites, place where);
 
-    /// Assigns a number to a source. Numbers are not reused, because events with them may remain until the recorder is destroyed.
+    /// Returns a new number for a source. Numbers are not reused, because events with them may remain.
     /// Throws: misuse if `most_sources` sources exist, including the program; std::bad_alloc.
     [[nodiscard]] std::uint16_t add_source(event_source facts, place where = place::here());
-    /// Marks the source as ended: it records no more events. Its entry remains, without a pool.
+    /// Ends a source: it records no more events. Its entry remains, without a pool.
     void end_source(std::uint16_t id) noexcept;
     [[nodiscard]] bool has_ended(std::uint16_t id) const noexcept;
 
-    /// Records an event, unless paused. Does not allocate; takes a lock only for a new site.
+    /// Records an event, unless paused. Does not allocate; locks only for a new site.
     void put(event_kind kind, std::uint16_t source, tag name, place where, std::uint64_t address,
              std::size_t bytes, std::size_t size, std::uint64_t stream) noexcept;
-    /// Returns the ticket of the next event. Under the lock of a source, all events of that source so far have smaller tickets.
+    /// Returns the next ticket. Under the lock of a source, all its events so far have smaller tickets.
     [[nodiscard]] std::uint64_t next() const noexcept { return ring_.next(); }
 
     [[nodiscard]] bool is_recording() const noexcept { return is_recording_.load(std::memory_order_relaxed); }
@@ -56,13 +55,13 @@ public:
     [[nodiscard]] std::size_t capacity() const noexcept { return ring_.capacity(); }
     [[nodiscard]] std::uint64_t sites_without_room() const noexcept { return sites_.without_room(); }
 
-    /// Returns the current events, without `at_end`. For source i, only events with tickets below `cuts[i]` are included; for sources
-    /// beyond the end of `cuts`, all. Timestamps are monotonic in the order of tickets.
+    /// Returns the current events, without `at_end`; of source i < cuts.size(), only those with tickets below `cuts[i]`. Timestamps are
+    /// monotonic in ticket order.
     /// Throws: std::bad_alloc. Cost: about 20 ns per event; writers are not blocked.
     [[nodiscard]] recording read(std::span<std::uint64_t const> cuts = {}) const;
 
-    /// Converts ticks to nanoseconds and makes them monotonic: a timestamp earlier than that of the previous ticket is replaced by it,
-    /// which lies between the writer's clock reading and its ticket.
+    /// Converts ticks to nanoseconds. A timestamp earlier than that of the previous ticket becomes equal to it, which lies between the
+    /// writer's clock reading and its ticket.
     static void set_times(std::span<numbered_event> events, tick_scale const& scale) noexcept;
 
 private:
@@ -117,14 +116,14 @@ CUOTA_INLINE void recorder_state::put(event_kind kind, std::uint16_t source, tag
                                       std::uint64_t address, std::size_t bytes, std::size_t size,
                                       std::uint64_t stream) noexcept {
     if (!is_recording()) return;
-    // Reads the clock before drawing the ticket, so that a thread delayed in between cannot move the timestamps of other threads.
+    // Reads the clock before drawing the ticket, so that a thread delayed in between does not shift the timestamps of others.
     std::uint64_t const at = clock_.now();
     ring_.put({kind, source, sites_.intern(name, where), at, address, bytes, size, stream});
 }
 
 CUOTA_INLINE recording recorder_state::read(std::span<std::uint64_t const> cuts) const {
     ring_reading found = ring_.read(begin_.load(std::memory_order_acquire));
-    // Every site and source of these events is visible now, and all their ticks have passed.
+    // All sites and sources of these events are visible now, and all their ticks have passed.
     set_times(found.events, clock_.scale());
     merged_sites known = sites_.merged();
     recording r;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines the probes (observers) by which a recorder receives the events of pools and budgets.
+/// Defines the observers by which a recorder receives the events of pools and budgets.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace cuota::inline v0::detail {
 
 class recorder_taps;
 
-/// Records the events of one pool. Called under the pool's lock, except for ended().
+/// Records the events of a pool, under its lock except for ended().
 class pool_tap final : public pool_observer {
 public:
     pool_tap(shared<recorder_taps> all, shared<recorder_state> to, std::uint16_t id) noexcept;
@@ -53,7 +53,7 @@ private:
     std::uint16_t const id_;
 };
 
-/// Records the events of budgets, and attaches the recorder to each new pool.
+/// Records the events of budgets, and observes each new pool.
 class budget_tap final : public budget_observer {
 public:
     explicit budget_tap(shared<recorder_taps> all) noexcept;
@@ -69,29 +69,28 @@ private:
     shared<recorder_taps> const all_;
 };
 
-/// All pools and budgets that a recorder observes. Pools are not kept alive: a destroyed pool detaches itself. Budgets are kept until
-/// let_go(). Threads: any.
+/// The pools and budgets that a recorder observes. Destroyed pools remove themselves; budgets are kept until let_go(). Threads: any.
 class recorder_taps final : public ref_counted {
 public:
     explicit recorder_taps(shared<recorder_state> to) noexcept : to_{std::move(to)} {}
 
-    /// Observes a budget, its descendants, and all pools that take from them, present and future. A budget below one that is already
-    /// observed is covered by that one. Throws: std::bad_alloc; misuse if a pool has another recorder.
+    /// Observes a budget, its descendants, and all pools that take from them, present and future. Covers descendants observed before.
+    /// Throws: std::bad_alloc; misuse if a pool has another recorder.
     void look_on(budget const& which);
     /// Observes a new pool. Throws: as above.
     void look_on(ledger_node const& of, pool_state& pool);
 
-    /// Records memory that a holder other than a pool has of a budget, as one block of a resource. An earlier size of the same piece is
-    /// freed first; 0 bytes only free it. Throws: as source_of.
+    /// Records memory of a holder that is not a pool, as one block of a resource; frees an earlier size of the piece first. 0 bytes only
+    /// free it. Throws: as source_of.
     void held(ledger_node const& of, held_piece const& what);
 
-    /// Returns the source of a budget, added if necessary. Throws: std::bad_alloc; misuse if the recorder has too many sources.
+    /// Returns the source of a budget, adding it if necessary. Throws: std::bad_alloc; misuse if the recorder has too many sources.
     [[nodiscard]] std::uint16_t source_of(ledger_node const& node);
     [[nodiscard]] recorder_state& to() const noexcept { return *to_; }
 
     /// Removes a destroyed pool.
     void forget(std::uint16_t id) noexcept;
-    /// Detaches from all budgets and pools, when the recorder is destroyed.
+    /// Stops observing, when the recorder is destroyed.
     void let_go() noexcept;
 
     /// Returns the events of each pool up to its snapshot, and all snapshots. Throws: std::bad_alloc.
@@ -111,7 +110,7 @@ private:
         std::uint16_t source;
     };
     [[nodiscard]] std::vector<piece> pieces_now() const;
-    // Adds allocations for pieces whose event has been overwritten, at the time of the first event: no snapshot contains these pieces.
+    // Adds allocations at the first event's time for pieces whose event was overwritten, because no snapshot contains them.
     static void add_older(recording& r, std::vector<piece> const& pieces);
     [[nodiscard]] static std::uint32_t site_of(recording const& r, piece const& p);
     void put(event_kind kind, piece const& p) noexcept;
@@ -126,17 +125,17 @@ private:
         std::uint16_t id;
     };
 
-    // Does nothing if the pool is observed already.
+    // Does nothing for a known pool.
     void enter(ledger_node const& of, pool_state& pool);
     [[nodiscard]] std::optional<std::uint16_t> find(pool_state const& pool) const noexcept;
     [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& node);
-    // A holder with the same tag, memory kind and budget as an earlier one is the same source.
+    // Holders with the same tag, memory kind and budget are one source.
     [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& of, held_piece const& what);
     [[nodiscard]] std::vector<budget> roots() const;
     shared<recorder_state> const to_;
-    object_lock joining_;        // serializes the adding of budgets and pools
-    bool has_ended_ = false;     // guarded by joining_; if true, nothing more is added
-    mutable object_lock guard_;  // guards all members below
+    object_lock joining_;        // serializes additions of budgets and pools
+    bool has_ended_ = false;     // guarded by joining_: no more additions
+    mutable object_lock guard_;  // guards the members below
     std::vector<root_entry> roots_;
     std::vector<pool_entry> pools_;
     std::vector<budget_source> budgets_;
@@ -173,7 +172,7 @@ CUOTA_INLINE void pool_tap::put(event_kind kind, void const* at, std::size_t byt
 CUOTA_INLINE void recorder_taps::look_on(budget const& which) {
     ledger_node& node = budget_access::node(which);
     region_lock const one_at_a_time{joining_};
-    // Roots below the new one, which now covers them; must not be destroyed under a lock.
+    // Roots below the new one; not destroyed under a lock.
     std::vector<root_entry> inside;
     auto const tap =
         shared<budget_observer>::adopt(shared<budget_tap>::make(shared<recorder_taps>::of(*this)).detach());
@@ -197,7 +196,7 @@ CUOTA_INLINE void recorder_taps::look_on(budget const& which) {
 
 CUOTA_INLINE void recorder_taps::look_on(ledger_node const& of, pool_state& pool) {
     region_lock const one_at_a_time{joining_};
-    if (!has_ended_) enter(of, pool);  // a delayed thread may report a pool after let_go()
+    if (!has_ended_) enter(of, pool);  // a delayed thread may report a pool late
 }
 
 CUOTA_INLINE void recorder_taps::held(ledger_node const& of, held_piece const& what) {
@@ -227,7 +226,7 @@ CUOTA_INLINE void recorder_taps::forget(std::uint16_t id) noexcept {
 }
 
 CUOTA_INLINE void recorder_taps::let_go() noexcept {
-    report_failure_of([&] {  // otherwise a pool that is being entered would stay observed
+    report_failure_of([&] {  // a pool that is being entered would stay observed
         region_lock const one_at_a_time{joining_};
         has_ended_ = true;
     });
@@ -381,7 +380,7 @@ CUOTA_INLINE_IN_PLACE void pool_tap::ended() noexcept { all_->forget(id_); }
 
 CUOTA_INLINE budget_tap::budget_tap(shared<recorder_taps> all) noexcept : all_{std::move(all)} {}
 
-// The event belongs to the budget that refused, `asked` or an ancestor of it: its bytes are recorded.
+// Records the refusal for the refusing budget: `asked` or an ancestor.
 CUOTA_INLINE_IN_PLACE void budget_tap::refused(ledger_node const& asked, out_of_memory const& why) noexcept {
     report_failure_of([&] {
         refusal const& facts = why.facts();

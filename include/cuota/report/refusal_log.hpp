@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Logs refusals as lines of JSON, with a bounded number of lines, for programs that catch refusals and continue.
+/// Logs refusals as a bounded number of JSON lines, for programs that catch refusals and continue.
 #pragma once
 
 #include <algorithm>
@@ -41,9 +41,9 @@ namespace detail {
 
 /// Options of a refusal_log.
 struct refusal_log_options {
-    /// Refusals of one kind within it share one line.
+    /// Refusals of one kind within it share a line.
     std::chrono::nanoseconds window = std::chrono::seconds{10};
-    std::size_t most_kinds = 256;   ///< kinds distinguished in a window
+    std::size_t most_kinds = 256;   ///< kinds distinguished per window
     std::size_t most_holders = 32;  ///< holders per line, see refusal_json
     /// Clock, replaceable for tests.
     std::function<std::chrono::system_clock::time_point()> now = [] {
@@ -51,46 +51,46 @@ struct refusal_log_options {
     };
 };
 
-/// Logs refusals as lines of JSON. A refusal gets its own line unless a refusal of the same kind was logged within the last `window`.
+/// Logs refusals as lines of JSON, and only counts those of a kind that was logged within the last `window`.
 ///
 ///     refusal_log log{stderr};
 ///     try { ... } catch (out_of_memory const& e) { log.write(e.facts()); }   // and continue with less
 ///
-/// Refusals are of one kind if they have the same budget (names up to the root), tag and call site. A loop that is refused a million times
-/// logs one line, then one line per `window` with the number of further refusals. That line is written with the next refusal of any kind
-/// after the window, by flush(), or by the destructor; the log has no thread.
+/// A kind is a budget (names up to the root), a tag and a call site. A loop that is refused a million times logs one line, then one line
+/// per `window` with the number of further refusals. That line is written with the next refusal of any kind after the window, by flush(),
+/// or by the destructor; the log has no thread.
 ///
 ///     {"time":"2026-01-31T23:59:59.123Z","level":"warning","event":"refused","refusal":{as by refusal_json}}
 ///     {"time":...,"level":"warning","event":"refused_again","text":"and 1'204 more like it in 10 s","more":1204,...}
 ///
 /// The level is "warning" if a budget refused, "error" if the device did. A window has at most 2 * (most_kinds + 1) lines: further kinds
-/// are counted as one kind.
+/// are counted as one.
 ///
-/// Threads: any. The sink is called by one thread at a time, under the log's lock, so it must not wait for other threads that may log.
-///          Refusals raised within the sink are counted as lost.
-/// Throws:  logging never throws. The first line that cannot be made or written goes to the error sink; all are counted.
+/// Threads: any. The sink is called by one thread at a time, under the log's lock, so it must not wait for other threads that log. Refusals
+///          within the sink are counted as lost.
+/// Throws:  logging never throws. The first failure to make or write a line goes to the error sink; all are counted.
 /// Cost:    a lock and a look-up for a suppressed refusal; microseconds plus the sink's time for a line.
 class refusal_log {
 public:
     using clock = std::chrono::system_clock;  ///< of the times in lines
-    /// Writes one line, given without a newline. An exception counts the line as not written.
+    /// Writes a line, given without its newline. If it throws, the line counts as not written.
     using sink = std::function<void(std::string_view line)>;
 
     using options = refusal_log_options;  ///< options of the log
-    /// Totals since the construction. seen == refusals written + held_back + lost.
+    /// Totals since construction: seen == refusals written + held_back + lost.
     struct counts {
         std::uint64_t seen = 0;       ///< refusals
-        std::uint64_t lines = 0;      ///< lines written, of both kinds
-        std::uint64_t held_back = 0;  ///< refusals that a "refused_again" line counts
-        std::uint64_t lost = 0;       ///< refusals whose line could not be made or written
+        std::uint64_t lines = 0;      ///< of both kinds
+        std::uint64_t held_back = 0;  ///< counted by a "refused_again" line
+        std::uint64_t lost = 0;       ///< the line could not be made or written
     };
 
     /// Throws: misuse for an empty sink or clock; std::bad_alloc.
     explicit refusal_log(sink to, options how = {}, place where = place::here());
-    /// Writes to a file that must stay open as long as the log exists. Every line is flushed. Throws: also misuse for a null file.
+    /// Writes to a file that must outlive the log, and flushes every line. Throws: also misuse for a null file.
     explicit refusal_log(std::FILE* file, options how = {}, place where = place::here())
         : refusal_log{sink_of(file, where), std::move(how), where} {}
-    /// Writes to a stream that must outlive the log. Every line is flushed.
+    /// Writes to a stream that must outlive the log, and flushes every line.
     explicit refusal_log(std::ostream& stream, options how = {}, place where = place::here())
         : refusal_log{sink_of(stream), std::move(how), where} {}
 
@@ -100,15 +100,15 @@ public:
         if (!guard_.is_of_parent()) flush();
     }
 
-    /// Logs or counts a refusal. May be called in a handler of the refusal.
+    /// Logs or counts a refusal. May be called while it is handled.
     void write(refusal const& r) noexcept;
-    /// As write, for a caught exception.
+    /// Logs or counts a caught refusal.
     void refused(out_of_memory const& e) noexcept { write(e.facts()); }
 
-    /// Writes the pending counts, and starts a new window for each kind.
+    /// Writes the pending counts and starts a new window for each kind.
     void flush() noexcept;
 
-    /// Returns the totals so far, by four separate reads.
+    /// Returns the totals so far, in four separate reads.
     [[nodiscard]] counts count() const noexcept;
 
 private:
@@ -134,7 +134,7 @@ private:
             return;
         }
         try {
-            std::lock_guard<std::mutex> const lock{guard_};  // of this log only: the sink may be slow
+            std::lock_guard<std::mutex> const lock{guard_};  // own lock of the log: the sink may be slow
             busy_.store(std::this_thread::get_id(), std::memory_order_relaxed);
             if (!attempt(step) && is_refusal) ++lost_;
             busy_.store(std::thread::id{}, std::memory_order_relaxed);
@@ -168,7 +168,7 @@ private:
             }
             auto const ended = kinds_.extract(at++);
             if (ended.mapped().more != 0)
-                // Continue with the other kinds after a failure.
+                // A failure does not stop the others.
                 attempt([&] { tell_the_rest(ended.key(), ended.mapped(), now); });
         }
     }
@@ -184,11 +184,11 @@ private:
     options const how_;
     detail::object_lock guard_;
     std::map<kind_key, kind> kinds_;
-    clock::time_point next_end_ = clock::time_point::max();  // the next end of a window
+    clock::time_point next_end_ = clock::time_point::max();  // earliest end of a window
     clock::time_point latest_ = clock::time_point::min();
     std::exception_ptr failure_;  // the first
     bool has_told_ = false;
-    std::atomic<std::thread::id> busy_{};  // the thread that is inside the sink
+    std::atomic<std::thread::id> busy_{};  // thread inside the sink
     std::atomic<std::uint64_t> seen_ = 0;
     std::atomic<std::uint64_t> lines_ = 0;
     std::atomic<std::uint64_t> held_back_ = 0;
@@ -239,7 +239,7 @@ CUOTA_INLINE auto refusal_log::count() const noexcept -> counts {
 CUOTA_INLINE auto refusal_log::sink_of(std::FILE* file, place where) -> sink {
     if (!file) detail::throw_misuse(where, "a refusal_log needs a file");
     return [file](std::string_view line) {
-        // Written at once, because other threads may write to the file.
+        // In one write, because others may write to the file.
         std::string const whole = std::string{line} + '\n';
         if (std::fwrite(whole.data(), 1, whole.size(), file) != whole.size() || std::fflush(file) != 0) {
             std::clearerr(file);
@@ -267,7 +267,7 @@ CUOTA_INLINE void refusal_log::write_locked(refusal const& r, clock::time_point 
     std::string const line =
         begin_line(now, level, "refused").add_json("refusal", refusal_json(r, how_.most_holders)).text();
     next_end_ = kinds_.empty() ? now + how_.window : std::min(next_end_, now + how_.window);
-    // Added before writing: a line that failed once would fail again.
+    // Added before writing: a failed line would fail again.
     kinds_.emplace(std::move(key), kind{now, now, 0, 0, level});
     to_line(line);
 }

@@ -24,18 +24,18 @@ namespace cuota::inline v0 {
 
 /// Lifetime of a block. Times are nanoseconds since recording::began.
 struct block_life {
-    std::uint16_t source = 0;   ///< index in recording::sources
-    std::uint32_t site = 0;     ///< index in recording::sites; 0 also if the site is not in the recording
-    std::uint64_t address = 0;  ///< of its first byte
-    std::size_t bytes = 0;      ///< as requested
-    std::size_t size = 0;       ///< as rounded up by its source
+    std::uint16_t source = 0;                        ///< index in recording::sources
+    std::uint32_t site = 0;                          ///< index in recording::sites; 0 if it is not there
+    std::uint64_t address = 0;                       ///< of its first byte
+    std::size_t bytes = 0;                           ///< as requested
+    std::size_t size = 0;                            ///< as rounded up by its source
     std::uint64_t stream = memory_event::no_stream;  ///< id of the allocating stream
-    std::optional<std::uint64_t> from{};             ///< time of the allocation; none: before the first event
-    std::optional<std::uint64_t> until{};            ///< time of the free; none: still live
-    std::optional<std::uint64_t> completed{};  ///< when the pool observed that no work uses it; none: unknown
+    std::optional<std::uint64_t> from{};             ///< allocated; none: before the first event
+    std::optional<std::uint64_t> until{};            ///< freed; none: still live
+    std::optional<std::uint64_t> completed{};        ///< observed as unused by any work; none: unknown
 };
 
-/// Lifetime of a run of bytes of a segment. Releasing single pages ends only a part of a segment.
+/// Lifetime of a run of a segment. Releasing single pages ends a part of a segment.
 struct segment_life {
     std::uint16_t source = 0;              ///< index in recording::sources
     std::uint64_t address = 0;             ///< of its first byte
@@ -44,7 +44,7 @@ struct segment_life {
     std::optional<std::uint64_t> until{};  ///< none: still reserved
 };
 
-/// All lifetimes of a recording, sorted by their beginning; those that began before it come first.
+/// All lifetimes, sorted by beginning; those that began before the recording come first.
 struct lives {
     std::vector<block_life> blocks{};      ///< of all sources
     std::vector<segment_life> segments{};  ///< of all pools
@@ -62,19 +62,18 @@ private:
     using key = std::pair<std::uint16_t, std::uint64_t>;  // a source and an address
 
     void apply(memory_event const& e);
-    // Ends an open block at the same address: its free was missed while the recorder was paused.
+    // Ends an open block at the same address, which was freed while the recorder was paused.
     void begin(memory_event const& e);
     void end(memory_event const& e);
     void complete(memory_event const& e);
-    // Ends one segment, several, or parts; the remaining parts on both sides stay open.
+    // Ends segments or parts; the remaining parts on both sides stay open.
     void end_segments(memory_event const& e);
     [[nodiscard]] std::map<key, std::size_t>::iterator first_that_ends_after(std::uint16_t source,
                                                                              std::uint64_t address);
     void add_ended(memory_event const& e, std::uint64_t first, std::uint64_t last);
     void reopen(segment_life part, std::uint64_t first, std::uint64_t last);
 
-    // Ends blocks that the final snapshot does not contain, if it has all blocks: they were freed while the recorder was paused, at an
-    // unknown time.
+    // Ends blocks that the snapshot, if complete, does not contain: they were freed while the recorder was paused.
     void end_what_is_gone(std::uint16_t source, pool_facts const& pool);
     void add_what_never_changed(std::uint16_t source, segment_facts const& s);
     [[nodiscard]] std::uint32_t site_of(block_facts const& b);
@@ -84,7 +83,7 @@ private:
     recording const& all_;
     lives found_;
     std::map<key, std::size_t> open_blocks_;    // indices in found_.blocks
-    std::map<key, std::size_t> ended_;          // the last block freed there, if not completed
+    std::map<key, std::size_t> ended_;          // the last one freed there and not completed
     std::map<key, std::size_t> open_segments_;  // indices in found_.segments
     std::map<site_key, std::uint32_t> sites_;
 };

@@ -21,7 +21,7 @@
 
 namespace cuota::inline v0 {
 
-/// Detail of the pools in a snapshot.
+/// How much of pools a snapshot contains.
 enum class snapshot_detail {
     totals,  ///< statistics, and totals by tag
     blocks,  ///< also each block of each segment
@@ -29,13 +29,13 @@ enum class snapshot_detail {
 
 namespace detail {
 
-/// Reads trees of budgets and the holders of their bytes.
+/// Reads budget trees and the holders of their bytes.
 class snapshot_taker {
 public:
     explicit snapshot_taker(snapshot_detail wanted);
 
-    /// Reads everything below that node. Calls on_node(node) under the lock of the tree, and on_pool(pool, index) under that of the pool.
-    /// Throws: std::bad_alloc, and exceptions of the callbacks.
+    /// Reads the subtree of `root`. Calls on_node(node) under the tree's lock, and on_pool(pool, index) under the pool's. Throws:
+    /// std::bad_alloc, and as the callbacks.
     template <class OnNode, class OnPool>
     void add(ledger_node& root, OnNode on_node, OnPool on_pool) {
         std::vector<seen_node> nodes;
@@ -44,14 +44,14 @@ public:
             on_node(node);
         });
         enter_below(nodes, nodes.front(), std::nullopt);
-        // Holders outside the subtree are not reported.
+        // Holders outside the subtree are left out.
         for (auto const& [at, who] :
              root.stakeholders([&](ledger_node const& of) { return of.is_under(root); }))
             if (auto const index = index_of(at)) add(*who, *index, on_pool);
         if (auto const* const driver = dynamic_cast<device_limit const*>(root.outer()))
             see(driver->where(), driver->overhead());
     }
-    /// Returns the index of the budget of a node that was read. The node may have been destroyed since.
+    /// Returns the index of a node's budget. The node may be destroyed.
     [[nodiscard]] std::optional<std::size_t> index_of(ledger_node const* node) const noexcept;
     [[nodiscard]] memory_snapshot const& seen() const noexcept { return all_; }
     [[nodiscard]] memory_snapshot take() && { return std::move(all_); }
@@ -63,7 +63,7 @@ private:
         budget_facts facts;
     };
 
-    // Adds the node and then its subtree; `nodes` has parents first, but siblings are not adjacent.
+    // Adds a node, then its subtree; in `nodes`, parents come first, but subtrees are not contiguous.
     void enter_below(std::vector<seen_node> const& nodes, seen_node const& n,
                      std::optional<std::size_t> parent);
     template <class OnPool>
@@ -82,7 +82,7 @@ private:
         sum_up(facts.holdings);
         all_.holders.push_back(std::move(facts));
     }
-    // Adds a device, unless its driver cannot be queried.
+    // Adds a device if its driver responds.
     void see(device on, std::size_t overhead);
 
     bool const with_blocks_;
@@ -92,17 +92,17 @@ private:
 
 }  // namespace detail
 
-/// Returns a snapshot of the budgets below `root`, pools, other holders, and the devices of these.
+/// Returns the budgets below `root`, pools, other holders, and their devices.
 ///
-/// Threads: any; each pool is read at one moment, and so are the budgets of one tree.
-/// Throws:  std::bad_alloc. Devices whose driver cannot be queried are left out.
-/// Cost:    visits each live and each free block under its pool's lock (for `blocks`: copies each); one or two CUDA calls per stream with
-///          freed blocks, and two per device.
+/// Threads: any; each pool is read at one moment, and so is each tree of budgets.
+/// Throws:  std::bad_alloc. Devices with drivers that do not respond are left out.
+/// Cost:    visits each live and free block under its pool's lock (for `blocks`: copies it); one or two CUDA calls per stream with freed
+///          blocks, two per device.
 /// Example: examples/look.cpp
 [[nodiscard]] memory_snapshot snapshot_of(budget const& root,
                                           snapshot_detail wanted = snapshot_detail::blocks);
 
-/// Returns a snapshot of the budget that is charged for the pool's pages and segments, and so of all pools that share it.
+/// As above, for the budget that the pool's pages and segments are charged to, and so for all pools that share it.
 /// Threads, throws, cost: as above.
 [[nodiscard]] memory_snapshot snapshot_of(scoped_pool const& pool,
                                           snapshot_detail wanted = snapshot_detail::blocks);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Defines the changes between two snapshots, one by one, as text and as JSON. For report/snapshot_diff.hpp.
+/// Defines the entries of a snapshot_diff, and formats them as text and JSON.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace cuota::inline v0 {
 
-/// The change of one tag and call site. Bytes of blocks, in all pools.
+/// The change of one tag and call site, in bytes of blocks in all pools.
 struct place_change {
     tag name{};                     ///< tag of the blocks
     place where{};                  ///< empty if only the tag is known
@@ -36,7 +36,7 @@ struct place_change {
     std::size_t went_blocks = 0;    ///< number of freed blocks
 };
 
-/// The change of a pool. Bytes; 0 before it existed, and after it was destroyed.
+/// The change of a pool, in bytes; 0 while it did not exist.
 struct pool_change {
     std::string name;                  ///< name given at construction
     bool is_new = false;               ///< not in the earlier snapshot
@@ -47,7 +47,7 @@ struct pool_change {
     std::size_t allocated_after = 0;   ///< live, as rounded up
 };
 
-/// The change of a budget. Bytes; 0 before it existed, and after it was destroyed.
+/// The change of a budget, in bytes; 0 while it did not exist.
 struct budget_change {
     std::string name;              ///< path from the root: "gpu/training"
     bool is_new = false;           ///< not in the earlier snapshot
@@ -68,7 +68,7 @@ template <class Change>
     return c.name;
 }
 
-// Compares growth first, then loss: the signed difference of two sizes would need one more bit.
+// Compares growth, then loss: a signed difference of two sizes needs one more bit.
 template <class Change>
 void most_grown_first(std::vector<Change>& all) {
     auto const growth = [](Change const& c) { return c.after > c.before ? c.after - c.before : 0; };
@@ -106,7 +106,7 @@ template <class Change>
     return all.size() > most ? text + "\n  and " + count_text(all.size() - most) + " more" : text;
 }
 
-// Lists growth, loss and equal bytes; within loss, the largest comes first.
+// Lists what grew, what shrank (the largest loss first), and the rest.
 [[nodiscard]] std::string lists_of(std::vector<place_change> const& all, std::size_t most);
 
 /// Formats "12.3 s".

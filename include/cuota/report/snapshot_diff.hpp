@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Compares two snapshots: what grew and shrank by tag and call site, by pool, and by budget.
+/// Compares two snapshots by tag and call site, by pool, and by budget.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,7 @@
 
 namespace cuota::inline v0 {
 
-/// The differences of two snapshots. Unchanged entries are left out. Entries are sorted from the largest growth to the largest loss, equal
-/// ones by name.
+/// The differences of two snapshots, without unchanged entries; sorted from the largest growth to the largest loss, then by name.
 struct snapshot_diff {
     std::chrono::system_clock::time_point from{};  ///< time of the earlier snapshot
     std::chrono::system_clock::time_point to{};    ///< time of the later one
@@ -35,15 +34,15 @@ struct snapshot_diff {
 
     /// Returns whether nothing changed.
     [[nodiscard]] bool is_empty() const noexcept;
-    /// Formats the differences in 100 columns, with at most `most` lines per list, without a final newline.
+    /// Formats the differences in 100 columns, at most `most` lines per list, without a final newline.
     [[nodiscard]] std::string text(std::size_t most = 12) const;
-    /// Formats all differences as one line of JSON, without a newline; sizes are integers in bytes.
+    /// Formats all differences as one line of JSON, without a newline; sizes are integers, in bytes.
     [[nodiscard]] std::string json() const { return detail::changes::json_of(*this); }
 };
 
 namespace detail::changes {
 
-/// Pairs items of two lists that have equal keys, in order; null stands for a missing partner.
+/// Pairs items with equal keys, in order; null stands for a missing partner.
 template <class Item, class KeyOf, class Visit>
 void for_each_pair(std::vector<Item> const& before, std::vector<Item> const& after, KeyOf key_of,
                    Visit visit) {
@@ -65,7 +64,7 @@ void for_each_pair(std::vector<Item> const& before, std::vector<Item> const& aft
 
 class places {
 public:
-    /// Null: the pool does not exist in that snapshot.
+    /// Null: no such pool.
     void add(pool_facts const* before, pool_facts const* after);
     [[nodiscard]] std::vector<place_change> take();
 
@@ -80,7 +79,7 @@ private:
     void came(block_facts const& b);
     void stayed(block_facts const& b);
 
-    // Adds net differences by tag, because individual blocks are not known.
+    // Adds net differences: the blocks are not known.
     void add_tags(pool_facts const& before, pool_facts const& after);
     void add_tag(tag_facts const& b, tag_facts const& a);
     [[nodiscard]] static std::size_t more(std::size_t from, std::size_t to) noexcept;
@@ -101,9 +100,9 @@ void add_budgets(memory_snapshot const& before, memory_snapshot const& after, sn
 /// Returns the changes from `before` to `after`. Blocks with equal address, size and tag are the same block, whatever their call sites; so
 /// a block that was freed and allocated again at its address is not noticed.
 ///
-/// Pools are matched by name, device and memory kind; budgets by their path from the root; duplicates are matched in order. A pool that
-/// lacks segments in one of the snapshots is compared by tag only: its call sites are empty, and `came` and `went` are net differences.
-/// Bytes of blocks are rounded up to the pool's granularity; those of pools are reserved, those of budgets held.
+/// Pools are matched by name, device and memory kind; budgets by their path from the root; duplicates in order. A pool without segments in
+/// one of the snapshots is compared by tag: its call sites are empty, and `came` and `went` are net differences. Bytes of blocks are
+/// rounded up to the pool's granularity; those of pools are reserved, those of budgets held.
 /// Throws: std::bad_alloc. Cost: O(n log k) for n blocks at k call sites. Threads: any.
 /// Example:
 ///     auto const before = cuota::snapshot_of(budget);

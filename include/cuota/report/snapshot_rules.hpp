@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Applies the rules on snapshots: budgets that are nearly full, memory outside cuota, rounding, pending and untagged memory.
+/// Applies the rules on snapshots: full budgets, memory outside cuota, rounding, pending and untagged memory.
 #pragma once
 
 #include <algorithm>
@@ -22,34 +22,34 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// Returns for each budget the free bytes that pools, caches and loaders below it hold: charged to it, and reclaimable under pressure.
+/// Returns for each budget the free bytes held by pools, caches and loaders below it, which can be reclaimed.
 [[nodiscard]] std::vector<std::size_t> cached_below(memory_snapshot const& s);
 
-/// Reports budgets with `budget_share` of their limit in use, not counting free bytes in pools and caches, which can be reclaimed.
-/// Reservations are excluded: they are meant to be full.
+/// Reports budgets with `budget_share` of their limit in use; reclaimable free bytes do not count. Not reservations, which are meant to be
+/// full.
 void find_full_budgets(memory_snapshot const& s, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Reports device memory outside cuota if it grew by `elsewhere_growth` since the baseline recorded by budget::learn_overhead; or else if
-/// it is `elsewhere_bytes` and `elsewhere_ratio` times the bytes that cuota holds.
+/// Reports device memory outside cuota: by `elsewhere_growth` above the baseline of budget::learn_overhead; or else at least
+/// `elsewhere_bytes`, and `elsewhere_ratio` times cuota's bytes.
 void find_elsewhere(device_facts const& d, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Reports tags of a pool whose live blocks use `rounding_bytes` more than requested, and `rounding_ratio` times the requested bytes.
+/// Reports tags with live blocks `rounding_bytes` above, and `rounding_ratio` times, the requested bytes.
 void find_rounding(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Reports pinned memory that uses `pinned_bytes` more than requested, and `pinned_ratio` times the requested bytes. `whose`: "pool work".
+/// Reports pinned memory `pinned_bytes` above, and `pinned_ratio` times, the requested bytes. `whose`: "pool work".
 void add_pinned(std::string const& whose, std::string const& name, std::size_t asked, std::size_t taken,
                 diagnosis_options const& o, std::vector<finding>& to);
 
-/// Applies add_pinned to the peaks of reserved and requested bytes of a pinned pool.
+/// Compares the peaks of reserved and requested bytes of a pinned pool.
 void find_pinned(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Maps each byte of a pool to the stream of its last free, according to the events of a recording.
+/// Maps each byte of a pool to the stream of its last free in a recording.
 class last_frees {
 public:
     last_frees() = default;  ///< empty map
     last_frees(recording const& r, std::size_t pool);
 
-    /// Adds the bytes of [address, address + size) to the totals of their streams.
+    /// Adds the bytes of [address, address + size) to their streams' totals.
     void count(std::uint64_t address, std::size_t size,
                std::map<std::uint64_t, std::size_t>& by_stream) const;
 
@@ -66,12 +66,12 @@ private:
     ranges ranges_;
 };
 
-/// Reports freed memory that enqueued work may still use: `pending_bytes` of it, and `pending_share` of the live and pending bytes. Names
-/// the stream with most of it, according to the blocks, or to the events in `before` of the pool with that index.
+/// Reports freed memory that work may still use: from `pending_bytes` and `pending_share` of the live and pending bytes on. Names the
+/// stream with most of it, known from the blocks, or from the events in `before` of the pool with this index.
 void find_pending(pool_facts const& p, recording const* before, std::size_t index, diagnosis_options const& o,
                   std::vector<finding>& to);
 
-/// Reports pools in which `untagged_share` of the live bytes, and `untagged_bytes`, have no tag.
+/// Reports pools with `untagged_share` of the live bytes, and `untagged_bytes`, without a tag.
 void find_untagged(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis
@@ -89,7 +89,7 @@ CUOTA_INLINE std::vector<std::size_t> cached_below(memory_snapshot const& s) {
     for (holder_facts const& h : s.holders)
         for (holding const& one : h.holdings)
             if (one.is_cached) add(h.budget, one.bytes);
-    for (std::size_t i = cached.size(); i-- != 0;)  // children follow their parents
+    for (std::size_t i = cached.size(); i-- != 0;)  // cuts older ranges
         if (auto const parent = s.budgets[i].parent; parent && *parent < i) add(*parent, cached[i]);
     return cached;
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Counts for each step of a recording the allocated and freed blocks by tag and call site, to detect leaks and churn.
+/// Counts allocations and frees of a recording by step, tag and call site.
 #pragma once
 
 #include <algorithm>
@@ -19,39 +19,39 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// The allocations and frees of one tag and call site in one step.
+/// One tag and call site in one step.
 struct site_step {
     std::size_t step = 0;
     std::size_t taken = 0;  ///< blocks allocated
-    std::size_t given = 0;  ///< blocks of this step that were freed in it
-    /// Blocks freed in this step that were allocated in earlier steps or before the recording.
+    std::size_t given = 0;  ///< of these, freed in this step
+    /// Blocks of earlier steps, or from before the recording, freed in this step.
     std::size_t given_older = 0;
     std::size_t taken_bytes = 0;
-    std::size_t live_bytes = 0;  ///< bytes of this step's blocks that are still live
+    std::size_t live_bytes = 0;  ///< bytes of this step's blocks not yet freed
     std::size_t at_once = 0;     ///< maximum of `live_bytes`
-    std::size_t stayed = 0;      ///< blocks of this step that were live when the last step ended
-    std::int64_t growth = 0;     ///< bytes allocated minus all bytes freed in this step
+    std::size_t stayed = 0;      ///< blocks of this step live when the last step ended
+    std::int64_t growth = 0;     ///< bytes allocated minus bytes freed, of whatever age
 };
 
-/// The steps of one tag and call site in a pool or resource; steps without allocations and frees are left out.
+/// One tag and call site in a pool or resource; steps without events are left out.
 struct site_account {
     std::uint16_t source = 0;
     std::uint32_t site = 0;
     std::vector<site_step> steps{};
 };
 
-/// Accounts by steps. Here a step extends from one step_ended to the next, so that events between steps are included: step 0 ends with the
-/// first step_ended, and may have begun before the recording or include the program's initialization. Events after the last step_ended are
-/// not counted. A pool or resource without steps uses those of the pool with the most steps.
+/// Accounts by steps. A step extends from one step_ended to the next, so events between steps are included: step 0 ends with the first
+/// step_ended, and may have begun before the recording or include setup. Events after the last step_ended are not counted. Sources without
+/// steps use those of the pool with the most.
 class step_account {
 public:
     explicit step_account(recording const& r);
 
-    /// Returns the accounts in the order of their first events.
+    /// Sorted by first event.
     [[nodiscard]] std::vector<site_account> const& sites() const noexcept { return sites_; }
-    /// Returns whether any step ended; otherwise no accounts exist.
+    /// Returns whether any step ended; without one, no accounts exist.
     [[nodiscard]] bool has_steps() const noexcept { return clock_.has_value(); }
-    /// Returns the number of steps that ended in the pool or resource.
+    /// Returns the number of steps that ended for the source.
     [[nodiscard]] std::size_t steps_of(std::uint16_t source) const noexcept;
     /// Returns the source whose steps it uses.
     [[nodiscard]] std::size_t clock_of(std::uint16_t source) const noexcept;
@@ -78,7 +78,7 @@ private:
 
     std::vector<std::size_t> ends_;       // number of steps of each source
     std::optional<std::size_t> clock_{};  // the source with the most steps
-    std::vector<std::size_t> now_{};      // number of steps ended so far, by source
+    std::vector<std::size_t> now_{};      // number of steps ended so far
     std::vector<site_account> sites_{};
     std::map<std::pair<std::uint16_t, std::uint32_t>, std::size_t> accounts_{};  // indices in sites_
     std::unordered_map<address_of, std::pair<where_kept, std::size_t>, hash> open_{};
@@ -141,7 +141,7 @@ CUOTA_INLINE void step_account::take(memory_event const& e, std::uint32_t site, 
 
 CUOTA_INLINE void step_account::give(memory_event const& e, std::uint32_t site, std::size_t step) {
     auto const open = open_.find({e.source, e.address});
-    if (open == open_.end()) {  // allocated before the recording, or its event was overwritten
+    if (open == open_.end()) {  // from before the recording, or overwritten
         site_step& now = step_at(entry(e.source, site, step));
         ++now.given_older;
         now.growth -= static_cast<std::int64_t>(e.size);
@@ -149,9 +149,7 @@ CUOTA_INLINE void step_account::give(memory_event const& e, std::uint32_t site, 
     }
     auto const [taken, size] = open->second;
     open_.erase(open);
-    where_kept const at =
-        // The site of the allocation, whatever the free recorded.
-        entry(e.source, sites_[taken.account].site, step);
+    where_kept const at = entry(e.source, sites_[taken.account].site, step);  // the site of its allocation
     site_step& then = step_at(taken);
     site_step& now = step_at(at);
     then.live_bytes -= size;

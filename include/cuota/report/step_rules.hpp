@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Applies the rules on steps: memory that grows in each step, and memory that is allocated repeatedly.
+/// Applies the rules on steps: leaks and churn.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// Returns the number of consecutive steps, up to the last that ended, that are in the account and satisfy `is_so`. Step 0 never counts: it
-/// may include the program's initialization, and its beginning may be missing.
+/// Returns the number of consecutive steps, up to the last that ended, that satisfy `is_so`. Step 0 does not count: it may include setup,
+/// and its beginning may be missing.
 template <class IsSo>
 [[nodiscard]] std::size_t last_steps_that(site_account const& a, std::size_t steps, IsSo is_so) {
     std::size_t run = 0;
@@ -38,17 +38,15 @@ template <class IsSo>
 /// Formats "pool work", "resource host", "budget gpu".
 [[nodiscard]] std::string words_for(event_source const& s);
 
-/// Reports leaks by tag and call site: in each of the last steps (`leak_steps` or more in a row, up to the last that ended), more bytes
-/// were allocated than freed, and a block allocated in it was live when the last step ended; with `leak_bytes` of growth in total. So
-/// growth that stops is not reported, nor replacement (the old block is freed), a full cache (inflow equals outflow), or memory that is
-/// reallocated slightly larger in each step. A cache that is still filling looks like a leak: a run of twice `leak_steps` is a problem, a
-/// shorter one a warning.
+/// Reports tags and call sites that leak: in each of the last steps (at least `leak_steps` in a row), more bytes were allocated than freed,
+/// and a block of it was live when the last step ended; with `leak_bytes` in total. So growth that stops is not reported, nor replacement
+/// (the old block is freed), a full cache (inflow equals outflow), or a block reallocated slightly larger in each step. A cache that is
+/// still filling looks like a leak: from twice `leak_steps` on it is a problem, before a warning.
 void find_leaks(recording const& r, step_account const& steps, diagnosis_options const& o,
                 std::vector<finding>& to);
 
-/// Reports churn by tag and call site: in each of the last `churn_steps` or more steps, at least `churn_count` blocks were allocated, all
-/// freed in the same step, and the allocated bytes were `churn_reuse` times the most live at once, so that one allocation of that size
-/// would suffice.
+/// Reports tags and call sites that churn: in each of at least `churn_steps` last steps, they allocated `churn_count` blocks or more, freed
+/// all in the same step, and never had more than 1 / `churn_reuse` of the bytes at once, which could be allocated once.
 void find_churn(recording const& r, step_account const& steps, diagnosis_options const& o,
                 std::vector<finding>& to);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Formats a snapshot for one screen: who holds which bytes, and why a request would not fit.
+/// Formats a snapshot for one screen.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@
 
 namespace cuota::inline v0 {
 
-/// Options of a summary: style, and maximum lengths of lists. For omitted entries, their number and bytes are shown.
+/// Style of a summary, and lengths of its lists. Omitted entries are shown as a number and bytes.
 struct summary_options {
     bool utf8 = false;  ///< bars of block characters, in eighths of a column
     /// Colors the bars of budgets by escape sequences: yellow from 75 %, red from 90 %.
@@ -44,7 +44,7 @@ namespace detail::screen {
 
 [[nodiscard]] std::string budget_name(memory_snapshot const& all, std::size_t index);
 
-// Formats a heading, a line for each of the first `most` items, and the number and bytes of the others.
+// Formats a heading, a line per item up to `most`, and the number and bytes of the rest.
 template <class Items, class Line, class Bytes>
 [[nodiscard]] std::string table(std::string heading, Items const& items, std::size_t most, Line line,
                                 Bytes bytes_of) {
@@ -71,7 +71,7 @@ template <class Items, class Line, class Bytes>
 
 [[nodiscard]] std::string pool_title(memory_snapshot const& all, pool_facts const& p);
 
-// Describes the free memory: bytes, blocks, largest block.
+// Describes the free bytes and their blocks.
 [[nodiscard]] std::string free_text(pool_stats const& s);
 
 [[nodiscard]] std::string pool_rows(memory_snapshot const& all, pool_facts const& p);
@@ -103,10 +103,10 @@ struct holder_sum {
 
 // --- devices ---
 
-/// Returns the bytes that pools have reserved of the device's memory.
+/// Returns the device memory that pools have reserved on it.
 [[nodiscard]] std::size_t in_pools(memory_snapshot const& all, int device) noexcept;
 
-/// Returns the bytes used outside cuota that are not in the baseline.
+/// Returns the bytes outside cuota, less the baseline.
 [[nodiscard]] std::size_t unaccounted(device_facts const& d) noexcept;
 
 [[nodiscard]] std::string device_row(memory_snapshot const& all, device_facts const& d);
@@ -117,18 +117,17 @@ struct holder_sum {
 
 /// Formats the snapshot for one screen of 100 columns, usually up to 45 lines, without a final newline.
 ///
-/// budgets  as a tree: share of the limit, held, limit; room: the largest charge that would fit in the budget and its ancestors without
-///          reclaiming caches; peak. Reservations are marked: the parent holds their limit.
-/// pools    current values, with peaks below: requested, allocated (rounded up), active (including blocks that streams may still use),
-///          reserved. Free is reserved - allocated; fragmentation is 1 - largest free block / free: at 0 %, one block could have all of it.
-/// tags     allocated bytes in all pools, of any memory kind, and their share of all live bytes; steps: age of the oldest block. A peak is
-///          "-" if a pool has no recorder; for several pools, it is "<=" the sum of their peaks, which may be of different times.
+/// budgets  a tree: share of the limit, held, limit; room: the largest charge that fits in the budget and its ancestors without reclaiming;
+///          peak. Reservations are marked; their limit is held by the parent.
+/// pools    current values and below them peaks: requested, allocated (rounded up), active (with blocks that streams may still use),
+///          reserved. Free is reserved - allocated; fragmentation is 1 - largest free block / free: at 0 %, one block could have it all.
+/// tags     allocated bytes in all pools, of any kind, and share of all live bytes; steps: age of the oldest block. A peak is "-" if a pool
+///          has no recorder; of several pools, "<=" the sum of their peaks, which may be of different times.
 /// besides  loaders, reservations, budgeted memory: bytes in use, free bytes, and the largest part.
-/// devices  elsewhere: bytes used outside cuota; at start: the baseline of budget::learn_overhead, "-" if none was recorded; unknown: the
-///          difference, used by other programs, libraries and the context.
+/// devices  elsewhere: used outside cuota; at start: the baseline of budget::learn_overhead, or "-"; unknown: the difference, of other
+///          programs, libraries and the context.
 ///
-/// Lists are sorted by descending bytes, then by name. Long names are cut in the middle; control characters and invalid UTF-8 are shown as
-/// question marks.
+/// Sorted by descending bytes, then by name. Names are cut in the middle; control characters and invalid UTF-8 become question marks.
 /// Throws: std::bad_alloc. Cost: that of sorting budgets, pools and tags; blocks are not read.
 /// Units: bytes. Threads: any. Example: examples/look.cpp
 [[nodiscard]] std::string summary(memory_snapshot const& all, summary_options how = {});
@@ -184,7 +183,7 @@ CUOTA_INLINE std::string budget_table(memory_snapshot const& all, summary_option
     std::string text = "\n\n" + left("budget", 46) + right("full", 7) + right("held", 11) +
                        right("limit", 11) + right("room", 11) + right("peak", 11);
     std::size_t left_out = 0;
-    // Held by omitted budgets without an omitted parent, so that each byte counts once.
+    // Bytes held by omitted budgets without an omitted parent: each byte once.
     std::size_t bytes = 0;
     for (std::size_t const i : order) {
         if (is_shown[i]) {

@@ -24,7 +24,7 @@ namespace cuota::inline v0 {
 
 /// Options of summary_json.
 struct summary_json_options {
-    bool blocks = false;  ///< whether to include each pool's segments and their blocks, if present
+    bool blocks = false;  ///< segments and blocks of pools, if the snapshot has them
 };
 
 namespace detail::screen {
@@ -82,11 +82,11 @@ template <class Number>
 
 /// Formats the snapshot as one line of JSON, without a newline. Sizes are integers in bytes; `unlimited` and unknown values are null.
 /// Budgets, pools and devices are in the snapshot's order: "budget" and "parent" are indices in "budgets". "tags" are sums over the pools,
-/// as by tag_totals; each pool also has its own. "room" is the largest charge that would fit in the budget and its ancestors. "taken_ms"
-/// counts from 1970.
+/// as by tag_totals; each pool also has its own. "room" is the largest charge that fits in the budget and its ancestors. "taken_ms" counts
+/// from 1970.
 ///
 /// Strings are UTF-8: control characters are escaped, invalid bytes become U+FFFD.
-/// Throws: std::bad_alloc. Cost: proportional to the output; about 200 bytes per block. Threads: any.
+/// Throws: std::bad_alloc. Cost: by size of the output; about 200 bytes per block. Threads: any.
 /// Example: std::puts(cuota::summary_json(cuota::snapshot_of(budget)).c_str());
 [[nodiscard]] std::string summary_json(memory_snapshot const& all, summary_json_options how = {});
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Extracts the data of a picture from a recording, before it is drawn.
+/// Extracts a picture's data from a recording.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ public:
 private:
     [[nodiscard]] static bool has_blocks(event_source const& s);
     void choose_sources();
-    // Finds the budgets that are charged for the shown sources, and their ancestors; all budgets if none is known.
+    // Finds the budgets that the shown sources are charged to, and their ancestors; if none is known, all.
     void find_budgets();
     void find_steps();
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Plots a recording: scales, stacked areas, and lines over them.
+/// Plots a recording: scales, stacked areas and lines.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +24,10 @@ namespace cuota::inline v0 {
 
 /// Contents and size of a picture.
 struct svg_options {
-    std::string title{};            ///< empty: a description of the contents
-    levels_by by = levels_by::tag;  ///< criterion that defines an area
-    std::size_t most = 12;          ///< separate areas; fewer if the legend has no space for them
-    /// As in levels_options. Empty: all device memory, or all memory if there is none.
+    std::string title{};            ///< empty: describes the contents
+    levels_by by = levels_by::tag;  ///< grouping of blocks
+    std::size_t most = 12;          ///< separate areas, fewer if the legend has no space
+    /// See levels_options. Empty: all device memory, or all memory without any.
     std::vector<std::uint16_t> sources{};
     svg_theme theme = svg_theme::automatic;  ///< colors
     unsigned width = 960;                    ///< pixels; from 560 to 4096
@@ -40,8 +40,8 @@ class svg_plot : public svg_canvas {
 public:
     svg_plot(svg_options const& options, svg_facts facts);
 
-    // Draws the areas at the finest resolution that the size of the picture allows. If columns have more changes than pixels, each shows
-    // the moment with the most bytes.
+    // Draws the areas as finely as the size of the picture allows. If changes outnumber the pixels, each column shows the moment with the
+    // most bytes.
     void add_areas();
     void add_lines();
 
@@ -51,7 +51,7 @@ protected:
     static constexpr double row_height = 19;
 
     [[nodiscard]] double x_after(double nanoseconds) const noexcept;
-    // Subtracts as integers: times may exceed the precision of a double.
+    // Subtracts integers: times may exceed the precision of a double.
     [[nodiscard]] double x_of(std::uint64_t at) const noexcept;
     [[nodiscard]] double y_of(double bytes) const noexcept;
     [[nodiscard]] double y_of(std::size_t bytes) const noexcept { return y_of(static_cast<double>(bytes)); }
@@ -64,7 +64,7 @@ protected:
     double height_;
     double right_;
     double bottom_;
-    double under_ = facts_.steps.empty() ? 0 : 20;  // between the plot and its time labels
+    double under_ = facts_.steps.empty() ? 0 : 20;  // between the plot and its times
     double highest_ = 1;                            // bytes, at `top`
     double span_ = 1;                               // nanoseconds, from `left` to right_
     std::vector<level_curve const*> layers_;        // from bottom to top
@@ -74,21 +74,21 @@ protected:
 
 private:
     static constexpr double column = 2;          // pixels, with at most four points each
-    static constexpr double least_width = 0.45;  // minimum width of a change, so that it is visible
+    static constexpr double least_width = 0.45;  // of a change, to be visible
     static constexpr std::size_t most_area_bytes = 150'000;
 
     void choose_scale();
-    // Orders layers so that steady ones lie below varying ones, which keeps their edges straight; "others" is on top.
+    // Puts steady layers below varying ones, so that edges stay straight; "others" is on top.
     void order_layers();
-    // Returns the mean over time, relative to the peak.
+    // Returns the mean over time / the peak.
     [[nodiscard]] double mean_of_peak(level_curve const& curve) const noexcept;
     struct moment {
         double x;
         std::uint64_t at;
     };
-    // Returns the times at which any part changes, with the total at that time.
+    // Returns the times when a part changes, with the total.
     [[nodiscard]] std::vector<level_point> changes() const;
-    // Returns for each column of pixels the moment that is `better` than the others in it, placed at the column's left side.
+    // Returns the `better`-most moment of each column of pixels, at its left side.
     template <class Better>
     [[nodiscard]] std::vector<moment> best_of_columns(std::vector<level_point> const& points, double width,
                                                       Better better) const {
@@ -105,9 +105,9 @@ private:
         return result;
     }
     [[nodiscard]] std::vector<moment> with_width(std::vector<level_point> const& points, double width) const;
-    // Draws the minimum per column, where columns contain whole steps.
+    // Draws the minimum of each column, if columns contain whole steps.
     void add_lowest(std::vector<level_point> const& all);
-    // Draws the uppermost area first, each down to the bottom, and lower ones over it, so that no seams appear.
+    // Draws the uppermost area first, each down to the bottom, so that no seams appear.
     [[nodiscard]] std::string areas(std::vector<moment> const& when) const;
     [[nodiscard]] std::string area(std::vector<moment> const& when, std::vector<double> const& below,
                                    std::vector<double> const& above) const;
@@ -130,7 +130,7 @@ CUOTA_INLINE svg_plot::svg_plot(svg_options const& options, svg_facts facts)
       facts_{std::move(facts)},
       width_{options.width * 1.0},
       height_{options.height * 1.0},
-      right_{width_ - std::clamp(width_ / 4, 190.0, 240.0)},  // to its right: the legend
+      right_{width_ - std::clamp(width_ / 4, 190.0, 240.0)},  // then the legend
       bottom_{height_ - (facts_.steps.empty() ? 90 : 110)} {
     choose_scale();
 }
@@ -191,7 +191,7 @@ CUOTA_INLINE void svg_plot::choose_scale() {
     for (svg_limit const& l : facts_.limits)
         if (static_cast<double>(l.bytes) <= room) highest_ = std::max(highest_, static_cast<double>(l.bytes));
     highest_ *= 1.08;
-    // Leaves space to show the last level.
+    // So that the last level is visible.
     span_ = std::max(static_cast<double>(all.until - all.from), 1.0) * 1.01;
 }
 

@@ -24,25 +24,25 @@
 
 namespace cuota::inline v0::detail {
 
-/// Makes JSON safe in a script element: no `<`, so that no text ends the element or begins a comment, and no Unicode line separators, which
-/// old parsers reject.
+/// Makes JSON safe in a script element: without `<`, so that no text ends the element or begins a comment, and without Unicode line
+/// separators, which old parsers reject.
 [[nodiscard]] std::string json_in_html(std::string_view json);
 
-/// A range of addresses used by blocks and segments. Positions in it are written as offsets, because the page computes in doubles, which
-/// hold 53 bits exactly, and an address has 64.
+/// A range of addresses of blocks and segments. Addresses are written as offsets in it, because a page's doubles hold only 53 of 64 bits
+/// exactly.
 struct timeline_region {
     std::uint16_t source = 0;
     std::uint64_t first = 0;
     std::uint64_t last = 0;  ///< one past its end
 };
 
-/// The regions of all lifetimes of a recording; adjacent or overlapping ones of one source are merged.
+/// The regions of all lifetimes; those of one source that touch are merged.
 class timeline_regions {
 public:
     explicit timeline_regions(lives const& all);
 
     [[nodiscard]] std::vector<timeline_region> const& all() const noexcept { return regions_; }
-    /// Returns the index of the region that contains the address.
+    /// Returns the index of the address's region.
     [[nodiscard]] std::size_t index_of(std::uint16_t source, std::uint64_t address) const;
 
 private:
@@ -51,7 +51,7 @@ private:
     std::vector<timeline_region> regions_;
 };
 
-/// Numbers tags and streams in order of appearance, each once.
+/// Numbers tags and streams as they appear, each once.
 class timeline_names {
 public:
     [[nodiscard]] std::size_t number_of(std::string_view name);
@@ -62,8 +62,8 @@ private:
     std::vector<std::string> names_;
 };
 
-/// Builds the data of the page as one JSON object. Times are nanoseconds since recording::began, -1 for none; lifetimes are columns, one
-/// list of numbers per property.
+/// The page's data as one JSON object. Times are nanoseconds since recording::began, -1 for none; lifetimes are columns, a list of numbers
+/// per property.
 class timeline_data {
 public:
     timeline_data(recording const& r, std::string_view title)
@@ -262,7 +262,7 @@ CUOTA_INLINE std::string timeline_data::site(event_site const& s) {
 }
 
 CUOTA_INLINE std::string
-// The page of an empty recording has the empty site, too.
+// An empty recording's page has the empty site.
 timeline_data::sites() {
     if (all_.sites.empty()) return '[' + site({}) + ']';
     return json_list(all_.sites, [&](event_site const& s) { return site(s); });

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internal to `timeline`: the page's elements and styles. Strings of a few KiB each, because some compilers limit their length.
+/// Internal to `timeline`: the page's elements and styles, in strings of a few KiB, because some compilers limit their length.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internal to `timeline`: part 2 of the page's script, the choice of pools, tags and limits, and the scales.
+/// Internal to `timeline`: part 2 of the page's script, the shown pools, tags and limits, and their scale.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internal to `chrome_trace`: builds and streams the events of a trace.
+/// Internal to `chrome_trace`: builds and writes the events of a trace.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Writes the events of a trace to a stream as they are added.
+/// Writes events of a trace as they are added.
 class trace_stream {
 public:
     explicit trace_stream(std::ostream& to) : to_{to} {}
@@ -33,10 +33,10 @@ private:
     bool is_first_ = true;
 };
 
-/// Formats nanoseconds exactly as microseconds, the unit of a trace.
+/// Formats nanoseconds exactly as microseconds, a trace's unit.
 [[nodiscard]] std::string trace_time(std::uint64_t ns);
 
-/// Returns the members that all events of a trace have; each process has one thread.
+/// Returns the members that all events have; each process has one thread.
 [[nodiscard]] json_object trace_event(char const* phase, std::size_t process, std::string_view name,
                                       std::uint64_t at);
 
