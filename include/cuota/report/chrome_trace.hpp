@@ -34,7 +34,7 @@ namespace cuota::inline v0 {
 struct chrome_trace_options {
     levels_by by = levels_by::tag;  ///< grouping of the live counters
     std::size_t most = 12;          ///< live counters, by highest peak; the rest is summed in one
-    /// Indices of the sources whose blocks, segments and steps are shown. Empty: all.
+    /// Indices of the sources with blocks, segments and steps to show. Empty: all.
     std::vector<std::uint16_t> sources{};
     std::size_t blocks = 0;  ///< number of the largest blocks shown as slices
 };

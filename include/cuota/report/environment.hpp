@@ -30,7 +30,7 @@ namespace cuota::inline v0 {
 
 /// Toolkit, runtime, driver and devices at one moment.
 struct environment_facts {
-    cuda_state cuda{};              ///< versions and devices, by CUDA
+    cuda_state cuda{};              ///< versions and devices, reported by CUDA
     bool is_simulated = false;      ///< the simulated runtime is linked
     std::string driver_release{};   ///< "580.65.06"; empty if NVML does not report it
     std::string why_no_nvml{};      ///< why NVML is not available; empty if it is
@@ -60,7 +60,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// Queries the machine; what is missing is a result, not an exception.
+/// Queries the machine. A missing driver or device is a result, not an exception.
 /// Throws: std::bad_alloc. Cost: initializes the driver if necessary. Threads: any.
 /// Example: std::puts(cuota::environment().text().c_str());
 [[nodiscard]] environment_facts environment(nvml const& management = nvml::of_this_machine());

@@ -99,7 +99,7 @@ private:
         while (last < ticket + 1 && !s.lost.compare_exchange_weak(last, ticket + 1, std::memory_order_release,
                                                                   std::memory_order_relaxed)) {}
     }
-    // Acquire order on every word: none is read after the second read of the state.
+    // Acquire order on every word, so that none is read after the second read of the state.
     [[nodiscard]] found_as look(std::uint64_t ticket, memory_event& e) const noexcept;
 
     std::size_t const capacity_;

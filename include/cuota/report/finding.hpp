@@ -80,8 +80,8 @@ struct finding {
     std::size_t in_one_piece = 0;
 };
 
-/// Sorts by descending severity, then by descending bytes; stable. Throws: std::bad_alloc; on failure, nothing has changed. Cost: O(n log
-/// n).
+/// Sorts by descending severity, then by descending bytes; stable. Throws: std::bad_alloc; on failure, nothing has changed.
+/// Cost: O(n log n).
 void sort_findings(std::vector<finding>& findings);
 
 }  // namespace cuota::inline v0

@@ -59,8 +59,8 @@ private:
     std::map<std::size_t, std::vector<std::size_t>> followers_;  // by clock: sources that use its steps
 };
 
-/// Reports pools whose reserved bytes exceeded their most live bytes throughout the last `idle_steps` steps, by `idle_bytes` and by
-/// `idle_share` of the reserved bytes. Free bytes between live blocks at the busiest moment count as idle.
+/// Reports pools with idle memory: let idle = least reserved - most live bytes in the last `idle_steps` steps; idle >= `idle_bytes`, and
+/// idle >= `idle_share` * reserved. Free bytes between live blocks at the busiest moment count as idle.
 void find_idle(recording const& r, step_account const& steps, diagnosis_options const& o,
                std::vector<finding>& to);
 

@@ -34,7 +34,7 @@ struct level_point {
     friend bool operator==(level_point, level_point) noexcept = default;  ///< compares both members
 };
 
-/// What blocks are grouped by.
+/// Criteria that group blocks into curves.
 enum class levels_by {
     tag,     ///< text of the tag
     site,    ///< tag, file and line
@@ -49,8 +49,8 @@ struct levels_options {
     std::vector<std::uint16_t> sources{};
 };
 
-/// A step function over the whole recording. The first point is at levels::from; the others are changes. Of points with equal times, which
-/// are in event order, the last is the value at that time. An event that has an earlier timestamp than its predecessor gets the
+/// A step function over the whole recording. The first point is at levels::from; the others are changes. If several points have one time,
+/// they are in event order, and the last is the value at that time. An event that has an earlier timestamp than its predecessor gets the
 /// predecessor's.
 struct level_curve {
     std::string name{};                 ///< tag, site or source; or "others"

@@ -29,14 +29,14 @@ enum class block_use {
 
 /// A block in a segment. The blocks of a segment fill it side by side.
 struct block_facts {
-    std::uint64_t address = 0;              ///< of its first byte
-    std::size_t size = 0;                   ///< bytes
-    std::size_t requested = 0;              ///< requested bytes, of a live block
-    block_use use = block_use::free;        ///< state
-    tag name{};                             ///< of a live block, as all that follows
-    place where{};                          ///< call site; may be empty
-    lifespan meant = lifespan::scratch;     ///< lifetime hint
-    std::size_t age = 0;                    ///< steps begun since the allocation
+    std::uint64_t address = 0;           ///< of its first byte
+    std::size_t size = 0;                ///< bytes
+    std::size_t requested = 0;           ///< requested bytes, of a live block
+    block_use use = block_use::free;     ///< state
+    tag name{};                          ///< tag of a live block; all members below are of live blocks, too
+    place where{};                       ///< call site; may be empty
+    lifespan meant = lifespan::scratch;  ///< lifetime hint
+    std::size_t age = 0;                 ///< steps begun since the allocation
     std::optional<std::uint64_t> stream{};  ///< id of its stream, if known
 };
 

@@ -22,7 +22,7 @@ namespace cuota::inline v0 {
 
 /// Options of the memory_viz writers.
 struct memory_viz_options {
-    /// Indices of the sources whose blocks and segments are shown. Empty: all.
+    /// Indices of the sources to show. Empty: all.
     std::vector<std::uint16_t> sources{};
     int elsewhere = 0;  ///< device for memory without one: pinned memory, memory of loaders
 };
@@ -59,7 +59,7 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 ///
 /// Names may be any bytes: invalid UTF-8 becomes U+FFFD. Times are microseconds since 1970.
 /// Throws: misuse, before anything is written, for a source that the recording does not have and for a device above 1023; data_error if the
-/// stream fails (it keeps what was written); std::bad_alloc.
+///         stream fails (it keeps what was written); std::bad_alloc.
 /// Cost:   O(n log n) in the events, per device that has any; about 300 bytes per event, streamed.
 /// Threads: any, one per stream.
 /// Example: examples/look.cpp

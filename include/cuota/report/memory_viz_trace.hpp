@@ -22,10 +22,10 @@ namespace cuota::inline v0::detail {
 /// Assigns sources to devices of the viewer; sources that were not chosen have none.
 struct memory_viz_plan {
     std::vector<std::optional<std::size_t>> device_of{};  ///< by source
-    /// By source: may release parts of a segment.
+    /// Indexed by source: may release parts of a segment.
     std::vector<bool> is_paged{};
     std::size_t devices = 0;  ///< highest device + 1
-    /// By device: segments are written as pages (segment_map, segment_unmap).
+    /// Indexed by device: segments are written as pages (segment_map, segment_unmap).
     std::vector<bool> has_pages{};
     lives all{};
 
@@ -58,8 +58,8 @@ struct memory_viz_block {
 [[nodiscard]] pool_facts const* memory_viz_pool(recording const& r, std::size_t source);
 
 /// Makes the entries of one device in event order. A freed block ends at once (free_requested and free_completed adjacent), because its
-/// pool may reuse the address before it observes the completion. Blocks whose free was missed (the recorder was paused) end when their
-/// address is allocated again, or at the end if the snapshot does not have them.
+/// pool may reuse the address before it observes the completion. If the free of a block was missed (the recorder was paused), the block
+/// ends when its address is allocated again, or at the end if the snapshot does not have it.
 template <class OnEntry>
 class memory_viz_trace {
 public:

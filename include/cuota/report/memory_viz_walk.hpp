@@ -157,7 +157,7 @@ private:
         frames(name, where);
         to_.end_object();
     }
-    // The viewer computes block addresses from the sizes before.
+    // The viewer computes block addresses from the sizes of the blocks before.
     void gap(std::uint64_t from, std::uint64_t until) {
         if (from < until) block(from, until - from, 0, "inactive", {}, {});
     }

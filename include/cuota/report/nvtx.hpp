@@ -79,7 +79,7 @@ CUOTA_PROCESS_STATE [[nodiscard]] inline nvtxStringHandle_t nvtx_string(tag name
 /// Throws: nothing. Threads: any. Cost: a load and a branch after the first call.
 [[nodiscard]] inline bool is_nvtx_traced() noexcept { return detail::nvtx_domain() != nullptr; }
 
-/// A range of the calling thread, from construction to destruction. Ranges of a thread nest: for frames, calls, and steps.
+/// A range of the calling thread, from construction to destruction. Ranges of a thread nest. For frames, calls, and steps of one thread.
 ///
 ///     nvtx_range const step{"step"};
 ///     nvtx_range const frame{tag{"decode"}, bytes};   // a tag's text is registered once; bytes are the payload
@@ -178,7 +178,7 @@ inline void nvtx_mark(out_of_memory const& e) noexcept { nvtx_mark(e.facts()); }
 class nvtx_counter {
 public:
 #ifdef NVTX_COUNTER_API_FUNCTIONS_V1
-    static constexpr bool is_supported = true;  ///< this NVTX has counters; if false, nothing is done
+    static constexpr bool is_supported = true;  ///< whether this NVTX has counters; otherwise nothing is done
 
     /// Registers the counter with the tool.
     explicit nvtx_counter(char const* name) noexcept {
@@ -210,9 +210,9 @@ public:
 private:
     std::uint64_t id_ = NVTX_COUNTER_ID_NONE;
 #else
-    static constexpr bool is_supported = false;     ///< this NVTX has counters
-    explicit nvtx_counter(char const*) noexcept {}  ///< would register the counter
-    void sample(std::size_t) const noexcept {}      ///< would set the value
+    static constexpr bool is_supported = false;     ///< whether this NVTX has counters
+    explicit nvtx_counter(char const*) noexcept {}  ///< registers the counter, if supported
+    void sample(std::size_t) const noexcept {}      ///< sets the value, if supported
 #endif
 };
 

@@ -55,7 +55,7 @@ struct peak_share_of_tag {
     void add(block_life const& b, place where);
 };
 
-/// Reports the largest tag of a source's peak from `peak_share` and `peak_bytes` on, if another tag has a part.
+/// Reports the largest tag of a source's peak if it has `peak_share` of it and `peak_bytes`, and if another tag has a part.
 void find_peak(recording const& r, lives const& all, std::uint16_t source, recorded_peak const& peak,
                diagnosis_options const& o, std::vector<finding>& to);
 

@@ -20,15 +20,15 @@
 
 namespace cuota::inline v0::detail {
 
-/// Reads a heap under the pool's lock, after its stats were computed, which polls the streams.
+/// Reads a heap for a snapshot. Requires the pool's lock, and that its stats were computed before, which polls the streams.
 class heap_view {
 public:
     heap_view(block_heap& heap, tag_peaks const* peaks) : heap_{heap}, peaks_{peaks} {}
 
-    /// Sorted by descending bytes. Throws: std::bad_alloc.
+    /// Returns the tags by descending bytes. Throws: std::bad_alloc.
     [[nodiscard]] std::vector<tag_facts> tags() const;
 
-    /// Sorted by address. Throws: std::bad_alloc.
+    /// Returns the segments by address. Throws: std::bad_alloc.
     [[nodiscard]] std::vector<segment_facts> segments() const;
 
 private:

@@ -89,20 +89,19 @@ private:
 
 }  // namespace detail
 
-/// Resource adaptor that records Upstream's allocations (tag, call site, time and stream), frees and refusals. Can be named: `recorded
-/// memory{pinned_memory{}, recorder, "pinned"}`.
+/// Resource adaptor that records Upstream's allocations (tag, call site, time and stream), frees and refusals.
 ///
 /// For memory outside pools: pinned, managed, async, or directly from the device. Sizes are rounded up to Upstream's granularity. A
 /// synchronous free completes at once; completion of a stream-ordered free is not recorded. Has no table of blocks: detecting double frees
 /// and wrong sizes is left to Upstream. Keeps the recorder alive. Copies share one source of the recorder, which remains for its events
 /// after the last copy is destroyed.
 ///
-/// Order:   that of Upstream. A free is recorded before it, an allocation after it.
+/// Order:   that of Upstream. A free is recorded before Upstream gets the memory, an allocation after Upstream returned it.
 /// Threads: any, if Upstream allows it.
 /// Throws:  as Upstream; cuda_error if a native handle is not a stream. On failure, nothing is allocated.
 /// Cost:    about 20 ns (one event) per allocation and stream-ordered free, twice that per synchronous free; a driver call for the id of a
 ///          native stream handle. Negligible while the recorder is paused.
-/// Example: cuota::pinned_buffer<float> host{n, cuota::recorded{cuota::pinned_memory{}, recorder, "pinned"}};
+/// Example: cuota::pinned_buffer<float> host{n, cuota::recorded{cuota::pinned_memory{}, recorder, "pinned"}};  // named "pinned"
 template <resource Upstream = device_memory>
 class recorded : public detail::accounted<Upstream, detail::recorded_state<Upstream>> {
 public:

@@ -63,7 +63,7 @@ public:
     /// Throws: misuse if the capacity is 0 or above 2^32, or sites exceed 2^24; std::bad_alloc.
     explicit recorder(recorder_options wanted = {}, place where = place::here())
         : hold_{shared<detail::recorder_hold>::make(wanted, where)} {}
-    /// As above, and calls `watch`. Throws: also as `watch`.
+    /// Constructs a recorder and calls `watch`. Throws: also as `watch`.
     explicit recorder(budget const& which, recorder_options wanted = {}, place where = place::here());
     /// Refers to the same recorder. A move is a copy, so a moved-from handle remains valid.
     recorder(recorder const&) noexcept = default;
@@ -75,8 +75,8 @@ public:
     /// Throws: misuse if a pool has another recorder (the budget, and pools visited before, stay observed); std::bad_alloc.
     void watch(budget const& which) { hold_->taps().look_on(which); }
 
-    /// Records a note: "epoch 3", "evaluation". Each distinct text occupies a site until the program ends, so use few. Does nothing while
-    /// paused. Throws: std::bad_alloc. Cost: a lock and a look-up.
+    /// Records a note: "epoch 3", "evaluation". The text is kept until the program ends and occupies a site, so use few distinct texts.
+    /// Does nothing while paused. Throws: std::bad_alloc. Cost: a lock and a look-up.
     void note(std::string_view text, place where = place::here());
 
     /// Stops recording until `resume`. Blocks freed meanwhile appear live until their address is allocated again, or until the final

@@ -100,7 +100,7 @@ public:
         if (!guard_.is_of_parent()) flush();
     }
 
-    /// Logs or counts a refusal. May be called while it is handled.
+    /// Logs or counts a refusal. May be called in a handler of the refusal.
     void write(refusal const& r) noexcept;
     /// Logs or counts a caught refusal.
     void refused(out_of_memory const& e) noexcept { write(e.facts()); }

@@ -51,7 +51,7 @@ public:
         if (auto const* const driver = dynamic_cast<device_limit const*>(root.outer()))
             see(driver->where(), driver->overhead());
     }
-    /// Returns the index of a node's budget. The node may be destroyed.
+    /// Returns the index of a node's budget. The node may have been destroyed.
     [[nodiscard]] std::optional<std::size_t> index_of(ledger_node const* node) const noexcept;
     [[nodiscard]] memory_snapshot const& seen() const noexcept { return all_; }
     [[nodiscard]] memory_snapshot take() && { return std::move(all_); }
@@ -102,7 +102,7 @@ private:
 [[nodiscard]] memory_snapshot snapshot_of(budget const& root,
                                           snapshot_detail wanted = snapshot_detail::blocks);
 
-/// As above, for the budget that the pool's pages and segments are charged to, and so for all pools that share it.
+/// Returns a snapshot of the budget that the pool's pages and segments are charged to, and so of all pools that share it.
 /// Threads, throws, cost: as above.
 [[nodiscard]] memory_snapshot snapshot_of(scoped_pool const& pool,
                                           snapshot_detail wanted = snapshot_detail::blocks);

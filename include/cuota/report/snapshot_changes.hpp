@@ -106,7 +106,7 @@ template <class Change>
     return all.size() > most ? text + "\n  and " + count_text(all.size() - most) + " more" : text;
 }
 
-// Lists what grew, what shrank (the largest loss first), and the rest.
+// Lists growth, losses (the largest first), and entries with equal bytes.
 [[nodiscard]] std::string lists_of(std::vector<place_change> const& all, std::size_t most);
 
 /// Formats "12.3 s".

@@ -64,7 +64,7 @@ void for_each_pair(std::vector<Item> const& before, std::vector<Item> const& aft
 
 class places {
 public:
-    /// Null: no such pool.
+    /// A null pointer stands for a pool that does not exist.
     void add(pool_facts const* before, pool_facts const* after);
     [[nodiscard]] std::vector<place_change> take();
 
@@ -79,7 +79,7 @@ private:
     void came(block_facts const& b);
     void stayed(block_facts const& b);
 
-    // Adds net differences: the blocks are not known.
+    // Adds net differences, because the blocks are not known.
     void add_tags(pool_facts const& before, pool_facts const& after);
     void add_tag(tag_facts const& b, tag_facts const& a);
     [[nodiscard]] static std::size_t more(std::size_t from, std::size_t to) noexcept;

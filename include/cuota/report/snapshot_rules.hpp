@@ -25,12 +25,12 @@ namespace cuota::inline v0::detail::diagnosis {
 /// Returns for each budget the free bytes held by pools, caches and loaders below it, which can be reclaimed.
 [[nodiscard]] std::vector<std::size_t> cached_below(memory_snapshot const& s);
 
-/// Reports budgets with `budget_share` of their limit in use; reclaimable free bytes do not count. Not reservations, which are meant to be
-/// full.
+/// Reports budgets with `budget_share` of their limit in use; reclaimable free bytes do not count. Reservations are excluded: they are
+/// meant to be full.
 void find_full_budgets(memory_snapshot const& s, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Reports device memory outside cuota: by `elsewhere_growth` above the baseline of budget::learn_overhead; or else at least
-/// `elsewhere_bytes`, and `elsewhere_ratio` times cuota's bytes.
+/// Reports device memory outside cuota if it grew by `elsewhere_growth` since the baseline of budget::learn_overhead; otherwise if it is at
+/// least `elsewhere_bytes`, and `elsewhere_ratio` times cuota's bytes.
 void find_elsewhere(device_facts const& d, diagnosis_options const& o, std::vector<finding>& to);
 
 /// Reports tags with live blocks `rounding_bytes` above, and `rounding_ratio` times, the requested bytes.
@@ -89,7 +89,7 @@ CUOTA_INLINE std::vector<std::size_t> cached_below(memory_snapshot const& s) {
     for (holder_facts const& h : s.holders)
         for (holding const& one : h.holdings)
             if (one.is_cached) add(h.budget, one.bytes);
-    for (std::size_t i = cached.size(); i-- != 0;)  // cuts older ranges
+    for (std::size_t i = cached.size(); i-- != 0;)  // children follow their parents
         if (auto const parent = s.budgets[i].parent; parent && *parent < i) add(*parent, cached[i]);
     return cached;
 }
@@ -189,7 +189,7 @@ CUOTA_INLINE auto last_frees::first_that_ends_after(std::uint64_t address) const
 CUOTA_INLINE void last_frees::add(memory_event const& e) {
     std::uint64_t const end = e.address + e.size;
     auto at = first_that_ends_after(e.address);
-    while (at != ranges_.end() && at->first < end) {  // cuts the overlap out of older ranges
+    while (at != ranges_.end() && at->first < end) {  // cuts older ranges
         auto const [from, old] = *at;
         at = ranges_.erase(at);
         if (from < e.address) ranges_[from] = {e.address, old.stream};

@@ -47,13 +47,13 @@ class step_account {
 public:
     explicit step_account(recording const& r);
 
-    /// Sorted by first event.
+    /// Returns the accounts in the order of their first events.
     [[nodiscard]] std::vector<site_account> const& sites() const noexcept { return sites_; }
     /// Returns whether any step ended; without one, no accounts exist.
     [[nodiscard]] bool has_steps() const noexcept { return clock_.has_value(); }
     /// Returns the number of steps that ended for the source.
     [[nodiscard]] std::size_t steps_of(std::uint16_t source) const noexcept;
-    /// Returns the source whose steps it uses.
+    /// Returns the source that supplies its steps.
     [[nodiscard]] std::size_t clock_of(std::uint16_t source) const noexcept;
 
 private:

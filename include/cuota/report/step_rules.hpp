@@ -41,12 +41,12 @@ template <class IsSo>
 /// Reports tags and call sites that leak: in each of the last steps (at least `leak_steps` in a row), more bytes were allocated than freed,
 /// and a block of it was live when the last step ended; with `leak_bytes` in total. So growth that stops is not reported, nor replacement
 /// (the old block is freed), a full cache (inflow equals outflow), or a block reallocated slightly larger in each step. A cache that is
-/// still filling looks like a leak: from twice `leak_steps` on it is a problem, before a warning.
+/// still filling looks like a leak. From twice `leak_steps` on, the finding is a problem, otherwise a warning.
 void find_leaks(recording const& r, step_account const& steps, diagnosis_options const& o,
                 std::vector<finding>& to);
 
 /// Reports tags and call sites that churn: in each of at least `churn_steps` last steps, they allocated `churn_count` blocks or more, freed
-/// all in the same step, and never had more than 1 / `churn_reuse` of the bytes at once, which could be allocated once.
+/// all in the same step, and never had more than 1 / `churn_reuse` of the bytes at once, so that one allocation of that size would suffice.
 void find_churn(recording const& r, step_account const& steps, diagnosis_options const& o,
                 std::vector<finding>& to);
 

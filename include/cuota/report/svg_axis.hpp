@@ -46,9 +46,9 @@ inline constexpr axis_unit byte_units[] = {
 inline constexpr axis_unit time_units[] = {{"ns", 1, true},   {"us", 1e3, false},   {"ms", 1e6, false},
                                            {"s", 1e9, false}, {"min", 60e9, false}, {"h", 3600e9, false}};
 
-/// Ticks from 0 to `last`.
+/// Returns ticks from 0 to `last`.
 [[nodiscard]] axis_ticks byte_ticks(double last, std::size_t most);
-/// Ticks in nanoseconds.
+/// Returns ticks for times in nanoseconds.
 [[nodiscard]] axis_ticks time_ticks(double first, double last, std::size_t most);
 
 /// Formats nanoseconds with one decimal: "12.3 ms".

@@ -17,7 +17,7 @@ namespace cuota::inline v0 {
 
 /// Theme of a picture.
 enum class svg_theme {
-    /// As the viewer's browser prefers; light without a preference, and in print.
+    /// Follows the viewer's browser; light without a preference, and in print.
     automatic,
     light,  ///< dark on white
     dark,   ///< light on dark gray

@@ -27,7 +27,7 @@ struct svg_options {
     std::string title{};            ///< empty: describes the contents
     levels_by by = levels_by::tag;  ///< grouping of blocks
     std::size_t most = 12;          ///< separate areas, fewer if the legend has no space
-    /// See levels_options. Empty: all device memory, or all memory without any.
+    /// Indices as in levels_options. Empty: all device memory, or all memory if none is on a device.
     std::vector<std::uint16_t> sources{};
     svg_theme theme = svg_theme::automatic;  ///< colors
     unsigned width = 960;                    ///< pixels; from 560 to 4096
@@ -88,7 +88,7 @@ private:
     };
     // Returns the times when a part changes, with the total.
     [[nodiscard]] std::vector<level_point> changes() const;
-    // Returns the `better`-most moment of each column of pixels, at its left side.
+    // Returns for each column of pixels its best moment according to `better`, at the column's left side.
     template <class Better>
     [[nodiscard]] std::vector<moment> best_of_columns(std::vector<level_point> const& points, double width,
                                                       Better better) const {

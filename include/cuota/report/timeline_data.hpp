@@ -261,9 +261,8 @@ CUOTA_INLINE std::string timeline_data::site(event_site const& s) {
         .text();
 }
 
-CUOTA_INLINE std::string
 // An empty recording's page has the empty site.
-timeline_data::sites() {
+CUOTA_INLINE std::string timeline_data::sites() {
     if (all_.sites.empty()) return '[' + site({}) + ']';
     return json_list(all_.sites, [&](event_site const& s) { return site(s); });
 }

@@ -44,7 +44,7 @@ private:
     // Draws a triangle above the plot and a line down; refusals that would touch share them.
     void add_refusals();
 
-    // Names limits that are not drawn in a line above the plot.
+    // Names, above the plot, the limits that are not drawn.
     void add_far_limits();
     void add_labels();
     void add_peak();
