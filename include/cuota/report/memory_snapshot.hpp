@@ -91,7 +91,7 @@ struct memory_snapshot {
     std::chrono::system_clock::time_point taken{};  ///< when it was started
     /// Parents precede children; a child follows the subtrees of its older siblings.
     std::vector<budget_entry> budgets{};
-    std::vector<pool_facts> pools{};      ///< pools that take from these budgets
+    std::vector<pool_facts> pools{};      ///< pools that are charged to these budgets
     std::vector<holder_facts> holders{};  ///< holders that hold bytes now
     std::vector<device_facts> devices{};  ///< devices of these pools and budgets
 };

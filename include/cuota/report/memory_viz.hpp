@@ -53,7 +53,7 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 /// - Segments of pools are segments, paged ones expandable. On a device with paged segments, all are written as pages, because the viewer
 ///   would lose some. Memory outside pools (`recorded`, and of loaders) gets a segment per block, at unique addresses from 2^52 on.
 /// - Refusals are `oom` entries; `device_free` is what the limit leaves, and `unlimited` is 2^63 - 1. A budget is on the device of the
-///   first pool that takes from it. Steps, notes and reclaims are left out.
+///   first pool charged to it. Steps, notes and reclaims are left out.
 /// - Frames have the tag as function name, and the call site. `user_metadata` is the name of the pool, resource or budget.
 /// - A pool and its upstream pool on one device share addresses, which the viewer would confuse: choose one by `sources`.
 ///

@@ -29,7 +29,7 @@ public:
     [[nodiscard]] memory_viz_plan plan();
 
 private:
-    // For a budget: the device of the first pool that takes from it.
+    // For a budget: the device of the first pool that is charged to it.
     [[nodiscard]] std::size_t device_of(std::size_t source) const;
     [[nodiscard]] bool is_under(std::size_t inner, std::size_t outer) const;
     // Paged according to the snapshot, or because segments were released in parts or together.

@@ -48,8 +48,8 @@ private:
 ///     train(budget);
 ///     cuota::write_timeline_file("train.html", recorder.read());
 ///
-/// Observes budgets and all pools that take from them until its last handle is destroyed; a pool has at most one recorder. `recorded`
-/// records memory outside pools. A full ring overwrites the oldest events, counted in `recording::dropped`. All memory is allocated at
+/// Observes budgets and all pools charged to them until its last handle is destroyed; a pool has at most one recorder. `recorded` records
+/// memory outside pools. A full ring overwrites the oldest events, counted in `recording::dropped`. All memory is allocated at
 /// construction. A handle: copies refer to the same recorder.
 ///
 /// Threads: any, all functions.
@@ -70,7 +70,7 @@ public:
     recorder& operator=(recorder const&) noexcept = default;  ///< refers to the recorder of other
     ~recorder() = default;
 
-    /// Observes a budget, its descendants, and all pools that take from them, present and future. Keeps the budget until the recorder is
+    /// Observes a budget, its descendants, and all pools charged to them, present and future. Keeps the budget until the recorder is
     /// destroyed.
     /// Throws: misuse if a pool has another recorder (the budget, and pools visited before, stay observed); std::bad_alloc.
     void watch(budget const& which) { hold_->taps().look_on(which); }

@@ -74,8 +74,8 @@ class recorder_taps final : public ref_counted {
 public:
     explicit recorder_taps(shared<recorder_state> to) noexcept : to_{std::move(to)} {}
 
-    /// Observes a budget, its descendants, and all pools that take from them, present and future. Covers descendants observed before.
-    /// Throws: std::bad_alloc; misuse if a pool has another recorder.
+    /// Observes a budget, its descendants, and all pools charged to them, present and future. Covers descendants observed before. Throws:
+    /// std::bad_alloc; misuse if a pool has another recorder.
     void look_on(budget const& which);
     /// Observes a new pool. Throws: as above.
     void look_on(ledger_node const& of, pool_state& pool);

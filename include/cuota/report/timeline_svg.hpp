@@ -56,7 +56,7 @@ private:
     void add_legend();
     void add_entry(double x, double y, std::string_view name, std::string const& figure);
     void add_caption();
-    // Joins sentences in one line if they fit; the last line takes the rest.
+    // Joins sentences in one line if they fit; the last line contains the rest.
     [[nodiscard]] std::vector<std::string> caption_lines() const;
 
     double numbered_until_ = 0;
