@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The budgets of a snapshot as a tree that can be read from top to bottom.
+/// Orders the budgets of a snapshot as a tree.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +15,17 @@
 
 namespace cuota::inline v0::detail::screen {
 
-/// An index before its own, or none: what a hand-made snapshot says beyond that is not followed.
+/// Returns the parent. Links to later indices, possible in hand-made snapshots, are ignored.
 [[nodiscard]] std::optional<std::size_t> parent_of(memory_snapshot const& all, std::size_t budget) noexcept;
 
-/// Of each budget what a charge could take now, without what caches could give back: the least that is free on the
-/// way to the root. A reservation has its own, whatever its parent has.
+/// Returns for each budget the largest charge that fits without reclaiming: the least available on the path to the root. For a reservation,
+/// only its own bytes count; for an ended one, 0.
 [[nodiscard]] std::vector<std::size_t> rooms_of(memory_snapshot const& all);
 
-/// Parents before their children; of siblings the one that holds most first, then by name.
+/// Returns parents before children, and siblings by descending held bytes, then by name.
 [[nodiscard]] std::vector<std::size_t> budgets_in_order(memory_snapshot const& all);
 
-/// Of an order, the `most` that hold most, and their ancestors: by index.
+/// Marks the `most` budgets with the most held bytes, and their ancestors.
 [[nodiscard]] std::vector<bool> largest_budgets(memory_snapshot const& all, std::vector<std::size_t> order,
                                                 std::size_t most);
 
@@ -53,7 +53,8 @@ CUOTA_INLINE std::vector<std::size_t> rooms_of(memory_snapshot const& all) {
 }
 
 CUOTA_INLINE std::vector<std::size_t> budgets_in_order(memory_snapshot const& all) {
-    std::vector<std::vector<std::size_t>> children(all.budgets.size() + 1);  // the last: who has no parent
+    // The last list: budgets without a parent.
+    std::vector<std::vector<std::size_t>> children(all.budgets.size() + 1);
     for (std::size_t i = 0; i != all.budgets.size(); ++i)
         children[parent_of(all, i).value_or(all.budgets.size())].push_back(i);
     for (auto& siblings : children)
@@ -61,7 +62,7 @@ CUOTA_INLINE std::vector<std::size_t> budgets_in_order(memory_snapshot const& al
             budget_facts const& x = all.budgets[a].facts;
             budget_facts const& y = all.budgets[b].facts;
             return x.held != y.held ? x.held < y.held : x.name > y.name;
-        });  // the first of them last: from the back of `open` they come the right way round
+        });  // in reverse: `open` is consumed from its back
     std::vector<std::size_t> order;
     std::vector<std::size_t> open = children.back();
     while (!open.empty()) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Whether a snapshot's figures agree with each other: for tests, and for whoever changes a pool.
+/// Checks a snapshot for consistency.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// One check after the other; texts are made for the one that fails.
+/// Runs the checks in order; only the failing one makes text.
 class snapshot_check {
 public:
     snapshot_check(memory_snapshot const& all, place where) noexcept : all_{all}, where_{where} {}
@@ -28,7 +28,7 @@ public:
     void run();
 
 private:
-    // What the blocks of a pool add up to.
+    // Sums over the blocks of a pool.
     struct sums {
         std::size_t requested = 0;
         std::size_t live = 0;
@@ -36,7 +36,7 @@ private:
         std::size_t pending = 0;
         std::size_t leaving = 0;
         std::size_t leaving_blocks = 0;
-        std::size_t free_blocks = 0;  // and those that are pending
+        std::size_t free_blocks = 0;  // includes pending blocks
         std::size_t largest = 0;
         std::size_t largest_leaving = 0;
         std::size_t size = 0;
@@ -68,7 +68,7 @@ private:
     void check_segments(pool_facts const& p) const;
     void add_blocks(pool_facts const& p, segment_facts const& s, sums& all) const;
     static void add(block_facts const& b, sums& all) noexcept;
-    // What is leaving is on the way: a pool may or may not count it yet, or any more.
+    // Bytes in transition (block_use::leaving) may or may not be counted.
     void compare(pool_facts const& p, sums const& all) const;
     void between(pool_facts const& p, char const* what, std::size_t is, char const* other, std::size_t least,
                  std::size_t more) const;
@@ -79,20 +79,19 @@ private:
 
 }  // namespace detail
 
-/// Throws: misuse that names the first figures that cannot be of one moment, with their numbers:
+/// Throws misuse that names the first numbers of the snapshot that contradict each other:
 ///
-/// budgets  peak >= held, less what is coming; held <= limit, but of roots, whose limit follows what other programs leave of a device; what
-///          children hold is held by their parent, a reservation's limit as a whole; parents stand before children,
-///          at the depth above.
-/// pools    requested <= allocated <= active <= reserved, and so their peaks; each peak >= its figure; the sums over the
-///          tags are the pool's; a tag's peak >= what it has; the budget is one of the snapshot's.
-/// blocks   where segments are given: they stand in order, do not overlap, and sum up to reserved; their blocks stand
-///          side by side and fill them; live ones sum up to requested, allocated and live_blocks, with pending ones to
-///          active; the largest that is free or pending is largest_free.
+/// budgets  peak >= held - coming; held <= limit, except for roots, since a device's limit follows the use by other programs; sum of the
+///          children's held bytes (of a reservation, its limit) <= held; parents precede children, at the depth above.
+/// pools    requested <= allocated <= active <= reserved, also for the peaks; peak >= value; the sums over the tags are the pool's values;
+///          of a tag, requested <= allocated <= peak; the budget is in the snapshot.
+/// blocks   if segments are present: segments are sorted, disjoint, and sum up to reserved; blocks fill their segment side by side;
+///          requested <= size; live blocks sum up to requested, allocated and live_blocks, with pending ones to active; the largest free or
+///          pending block is largest_free.
 ///
-/// Blocks that are `leaving` may be counted in reserved, active, free_blocks and largest_free, or not. A pool is not
-/// compared with its budget, nor holders with theirs: they are looked at one after the other.
-/// Cost: a look at each figure and each block, and one small allocation. Threads: any.
+/// Blocks that are `leaving` may or may not be counted in reserved, active, free_blocks and largest_free. Pools and holders are not
+/// compared with their budgets, which are read separately.
+/// Cost: visits each number and block; one small allocation. Threads: any.
 /// Example: cuota::check_snapshot(cuota::snapshot_of(budget));  // in a test
 void check_snapshot(memory_snapshot const& all, place where = place::here());
 
@@ -131,14 +130,14 @@ CUOTA_INLINE std::string snapshot_check::at(std::uint64_t address) {
 }
 
 CUOTA_INLINE void snapshot_check::check_budgets() const {
-    std::vector<std::size_t> below(all_.budgets.size());  // what children hold of each
+    std::vector<std::size_t> below(all_.budgets.size());  // bytes held by the children of each
     for (std::size_t i = all_.budgets.size(); i-- != 0;) {
         budget_entry const& e = all_.budgets[i];
         budget_facts const& b = e.facts;
         check_place_in_tree(e, i);
         if (b.peak < b.held - std::min(b.held, b.coming))
             fail("budget", b.name, "peak", b.peak, "held", b.held);
-        // A root's limit may have been lowered: a device's moves with what other programs take.
+        // A root's limit may have been lowered: a device's follows the use by other programs.
         if (e.parent && b.held > b.limit) fail("budget", b.name, "held", b.held, "its limit", b.limit);
         if (below[i] > b.held) fail("budget", b.name, "held", b.held, "what its children hold", below[i]);
         if (e.parent) below[*e.parent] = saturating_add(below[*e.parent], b.is_prepaid ? b.limit : b.held);

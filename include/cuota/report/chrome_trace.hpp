@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A recording as a trace that Perfetto and Chrome's tracing show, beside what profilers wrote.
+/// Writes a recording as a trace for Perfetto and Chrome, to be shown beside those of profilers.
 #pragma once
 
 #include <algorithm>
@@ -30,17 +30,18 @@
 
 namespace cuota::inline v0 {
 
-/// What a trace shows.
+/// Options of write_chrome_trace.
 struct chrome_trace_options {
-    levels_by by = levels_by::tag;  ///< what the counters of live bytes are told apart by
-    std::size_t most = 12;          ///< of them: those of the highest peaks; the rest are summed in one
-    std::vector<std::uint16_t> sources{};  ///< whose blocks, segments and steps: indices; empty: all
-    std::size_t blocks = 0;  ///< how many of the largest blocks have a slice each, from begin to end
+    levels_by by = levels_by::tag;  ///< grouping of the live counters
+    std::size_t most = 12;          ///< live counters, by highest peak; the rest is summed in one
+    /// Indices of the sources with blocks, segments and steps to show. Empty: all.
+    std::vector<std::uint16_t> sources{};
+    std::size_t blocks = 0;  ///< number of the largest blocks shown as slices
 };
 
 namespace detail {
 
-/// Process 1 is the whole, and each source has one of its own, with one thread; 0 means something else to readers.
+/// Process 1 shows the totals; each source has a process with one thread. Readers treat 0 specially.
 class trace_maker {
 public:
     trace_maker(std::ostream& to, recording const& r, chrome_trace_options const& options);
@@ -64,11 +65,11 @@ private:
     void add_levels();
     void add_limits();
 
-    // What the events say one after the other. As in levels, none is before an earlier one.
+    // Writes steps, instants and reserved bytes in event order; timestamps are made monotonic as in levels.
     void add_happenings();
     void add_happening(memory_event const& e, std::uint64_t at);
     void add_reserved(memory_event const& e, std::uint64_t at, std::size_t bytes);
-    // One that began before the first event begins with it.
+    // A step that began before the first event starts with it.
     void add_step(std::size_t source, std::uint64_t until, bool is_ended);
     void add_instant(memory_event const& e, std::uint64_t at);
     [[nodiscard]] event_site site_of(std::uint32_t site) const;
@@ -88,17 +89,15 @@ private:
 
 }  // namespace detail
 
-/// Writes the recording in Chrome's trace event format (JSON), which ui.perfetto.dev and chrome://tracing open:
-/// counters of live bytes (all, and by tag), of what each pool reserved and of the budgets' limits; a slice for each
-/// step; an instant for each refusal, reclaim and note, with its figures; and slices for the largest blocks where
-/// `blocks` asks for them. One process is the whole, and each source is another. Times are since recording::began, exact
-/// to the nanosecond. Refusals, notes and limits are there of all sources.
+/// Writes Chrome's trace event format (JSON), for ui.perfetto.dev and chrome://tracing: counters of live bytes (total, and by tag),
+/// reserved bytes of each pool, and budget limits; a slice per step; an instant with numbers per refusal, reclaim and note; slices for the
+/// `blocks` largest blocks. One process shows the totals, and each source has its own. Times are since recording::began, exact to the
+/// nanosecond. Refusals, reclaims, notes and limits are written for all sources.
 ///
-/// Counters have each point of `levels_of`; where several have one time the last of them holds.
-/// Throws: misuse for a source that the recording does not have, before anything is written; data_error when the stream
-/// takes no more; std::bad_alloc. Cost: O(n log n) in the events; of the text only 64 KiB are held.
-/// Threads: any, one for a stream.
-/// Example: examples/look.cpp
+/// Counters have each point of `levels_of`; of points with equal times, the last one counts.
+/// Throws: misuse for a source that the recording does not have, before anything is written; data_error if the stream fails;
+/// std::bad_alloc. Cost: O(n log n) in the events; buffers at most 64 KiB of text.
+/// Threads: any, one per stream. Example: examples/look.cpp
 void write_chrome_trace(std::ostream& to, recording const& r, chrome_trace_options const& options = {},
                         place where = place::here());
 
@@ -179,7 +178,7 @@ CUOTA_INLINE void trace_maker::add_curve(std::string const& name, level_curve co
 CUOTA_INLINE void trace_maker::add_levels() {
     add_curve("live", levels_.total);
     add_curve("reserved", levels_.reserved);
-    std::map<std::string, std::size_t> seen;  // readers take counters of one name for one counter
+    std::map<std::string, std::size_t> seen;  // readers merge counters of equal name
     for (level_curve const& part : levels_.parts) {
         std::string name = "live: " + part.name;
         if (part.merged != 0) name = "live, others: " + std::to_string(part.merged);
@@ -274,7 +273,7 @@ CUOTA_INLINE void trace_maker::add_block(block_life const& b, std::size_t id) {
     std::uint64_t const from = std::max(b.from.value_or(levels_.from), levels_.from);
     json_object facts;
     facts.add("bytes", b.bytes).add("size", b.size).add("place", place_text(site.where));
-    facts.add("address", std::to_string(b.address));  // a number of 64 bits would be rounded
+    facts.add("address", std::to_string(b.address));  // a JSON number would be rounded
     facts.add("from_before", !b.from).add("live_at_end", !b.until);
     if (b.stream != memory_event::no_stream) facts.add("stream", std::to_string(b.stream));
     for (auto const& [phase, at] :

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Columns of a screen: names that fit, figures under each other, bars and shares.
+/// Formats columns of a terminal: names cut to fit, right-aligned numbers, bars and percentages.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 
 namespace cuota::inline v0::detail::screen {
 
-// What printable lets through, and a terminal obeys or does not show: C1 controls (one of them begins an escape
-// sequence), and marks that turn the direction, break a line or have no width.
+// Returns whether a terminal interprets or hides the character although `printable` passes it: C1 controls (one starts an escape sequence),
+// bidirectional controls, line separators and zero-width characters.
 [[nodiscard]] constexpr bool is_unseen(std::string_view character) noexcept {
     auto const at = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
     if (character.size() == 2) return at(0) == 0xC2 && at(1) < 0xA0;
@@ -30,31 +30,31 @@ namespace cuota::inline v0::detail::screen {
     return at(1) == 0x81 && at(2) >= 0xA0 && at(2) <= 0xAF;
 }
 
-/// The name with a question mark for all that a terminal would obey or not show.
+/// Replaces each character that a terminal would interpret or hide by a question mark.
 [[nodiscard]] std::string harmless(std::string_view name);
 
-/// At most so many columns (4 or more) of the name: its begin and its end with dots between, no character broken.
+/// Cuts the name to `columns` (4 or more) columns: its beginning and end with dots in between. Characters are not split.
 [[nodiscard]] std::string fitted(std::string_view name, std::size_t columns);
 
-/// The text, with blanks behind it; those who made it see to it that it fits.
+/// Pads the text on the right; the caller ensures that it fits.
 [[nodiscard]] std::string left(std::string text, std::size_t width);
-/// The text, with blanks before it. A blank stands before what is too wide, too.
+/// Pads the text on the left, by at least one blank.
 [[nodiscard]] std::string right(std::string const& text, std::size_t width);
 [[nodiscard]] std::string right(std::size_t bytes, std::size_t width);
 
-/// A part of a whole, if the whole is any: 1 is all of it.
+/// Returns part / whole; nothing if `whole` is 0 or `unlimited`.
 [[nodiscard]] std::optional<double> share_of(std::size_t part, std::size_t whole) noexcept;
 
-/// "42 %"; "-" for a share of nothing. What is not all is not told as 100 %, and what is something not as 0.
+/// Formats "42 %", or "-" for no share. A share below 1 is not shown as 100 %, one above 0 not as 0 %.
 [[nodiscard]] std::string percent_text(std::optional<double> share);
 
-/// As wide as `width`, filled by so much. A cell is filled when all of it is, or in UTF-8 by eighths.
+/// Returns a bar of `width` columns, filled by whole cells, or in UTF-8 by eighths.
 [[nodiscard]] std::string bar_text(double share, std::size_t width, bool utf8);
 
-/// "and 12 more, 3.2 MiB"
+/// Formats "and 12 more, 3.2 MiB".
 [[nodiscard]] std::string rest_text(std::size_t count, std::size_t bytes);
 
-/// "12 blocks", "1 block"
+/// Formats "12 blocks", "1 block".
 [[nodiscard]] std::string counted(std::size_t count, char const* one);
 
 }  // namespace cuota::inline v0::detail::screen

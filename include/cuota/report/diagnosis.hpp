@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A diagnosis in words: what is wrong with a program's memory, found by rules in what a recorder has seen.
+/// Diagnoses a program's memory use: rules yield findings from a snapshot or a recording.
 #pragma once
 
 #include <cstddef>
@@ -27,36 +27,33 @@ namespace cuota::inline v0 {
 
 namespace detail::diagnosis {
 
-// What was recorded before the moment, where something was: null otherwise.
+// `before` is the recording that ends with the snapshot, or null.
 void find_in(memory_snapshot const& s, recording const* before, diagnosis_options const& o,
              std::vector<finding>& to);
 
 }  // namespace detail::diagnosis
 
-/// What one moment tells, the most severe first, and then what most bytes are at stake for: fragmentation and the blocks that
-/// make it, budgets that are nearly full, memory outside cuota, what rounding and pinning cost, what is pending, what has no
-/// tag. Fragmentation and the streams of what is pending need the blocks of pools in the snapshot; a recording knows more of
-/// these streams.
-/// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets. Threads: any.
+/// Diagnoses one moment: fragmentation and its causes, budgets that are nearly full, memory outside cuota, the cost of rounding and
+/// pinning, pending and untagged memory. Sorted by severity, then by bytes. Fragmentation, and the streams of pending memory, require the
+/// blocks of pools; a recording identifies more of these streams.
+/// Throws: misuse for invalid options; std::bad_alloc. Cost: O(n log n) in blocks, tags and budgets. Threads: any.
 /// Example: std::puts(cuota::diagnosis_text(cuota::diagnose(cuota::snapshot_of(budget))).c_str());
 [[nodiscard]] std::vector<finding> diagnose(memory_snapshot const& s, diagnosis_options const& options = {},
                                             place where = place::here());
 
-/// What a recording tells, in the same order: all that its end does, refusals, and what steps do: what leaks, churns, lies
-/// idle, and whose the peaks are. Events that were dropped before it make it no worse; what comes and goes without steps
-/// (`scoped_pool::begin_step`) is no leak and no churn.
-/// Throws: misuse for options that mean nothing; std::bad_alloc. Cost: O(n log n) in events and blocks, some 0.1 s for
-/// 100'000 events. Threads: any. Example: examples/look.cpp
+/// Diagnoses a recording: its final snapshot as above, refusals, peaks, and per step leaks, churn and idle memory, which require steps
+/// (`scoped_pool::begin_step`). Dropped events do not cause findings.
+/// Throws: misuse for invalid options; std::bad_alloc. Cost: O(n log n) in events and blocks, about 0.1 s for 100'000 events. Threads: any.
+/// Example: examples/look.cpp
 [[nodiscard]] std::vector<finding> diagnose(recording const& r, diagnosis_options const& options = {},
                                             place where = place::here());
 
-/// A line for each finding, in their order, under a line with their number; "nothing found" without any.
+/// Formats a line with the number of findings by severity, then a line per finding; "nothing found" for an empty list.
 ///
 ///     1 problem, 2 notes
 ///       problem  leak in pool work: log (train.cpp:17) grew by 12.0 MiB in each of the last 10 steps, ...
 ///
-/// Throws: std::bad_alloc.
-/// Threads: any. Example: examples/look.cpp
+/// Throws: std::bad_alloc. Threads: any. Example: examples/look.cpp
 [[nodiscard]] std::string diagnosis_text(std::vector<finding> const& findings);
 
 }  // namespace cuota::inline v0

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// From where on something is worth a line in a diagnosis.
+/// Defines the thresholds of a diagnosis.
 #pragma once
 
 #include <cstddef>
@@ -13,55 +13,55 @@
 
 namespace cuota::inline v0 {
 
-/// Thresholds, all inclusive: of a rule that has several, each has to be reached. Bytes, counts, and shares from 0 to 1;
-/// a ratio may be more. A rule is switched off by a threshold that nothing reaches: `unlimited` bytes.
+/// Inclusive thresholds; a rule with several requires all of them. Bytes, counts, and shares from 0 to 1; ratios may be larger. A threshold
+/// of `unlimited` bytes disables its rule.
 struct diagnosis_options {
-    // fragmentation: what is free between live blocks of segments that can only be given back as a whole
-    std::size_t fragmentation_bytes = 64_MiB;  ///< so much is free there
-    double fragmentation_largest = 0.25;       ///< and the largest free piece is at most this share of it
-    double fragmentation_price =
-        0.25;  ///< blocks that are named are at most this share of what they hold apart
+    // fragmentation: free bytes beside live blocks, in segments that are only released as a whole
+    std::size_t fragmentation_bytes = 64_MiB;  ///< free bytes beside live blocks
+    double fragmentation_largest = 0.25;       ///< largest free piece / these bytes, at most
+    /// The named blocks have at most this share of the free bytes that they separate.
+    double fragmentation_price = 0.25;
 
-    // leak: of one tag and place, in one pool
-    std::size_t leak_steps =
-        3;  ///< it grew in each of so many steps, up to the last; from twice that on a problem
-    std::size_t leak_bytes = 1_MiB;  ///< and by so much in all
+    // leak: of one tag and call site in one pool
+    /// Steps in a row, up to the last, in each of which it grew; from twice that on, a problem.
+    std::size_t leak_steps = 3;
+    std::size_t leak_bytes = 1_MiB;  ///< total growth in these steps
 
-    // churn: of one tag and place, in one pool
-    std::size_t churn_steps = 3;    ///< in each of so many steps, up to the last,
-    std::size_t churn_count = 100;  ///< so many blocks were taken, and all given back
-    double churn_reuse = 4;         ///< of so many times the bytes that there ever were at once
+    // churn: of one tag and call site in one pool
+    std::size_t churn_steps = 3;    ///< steps in a row, up to the last
+    std::size_t churn_count = 100;  ///< blocks per step, all freed in the same step
+    double churn_reuse = 4;         ///< bytes allocated per step / most bytes live at once
 
-    // what was asked, and what it takes
-    std::size_t pinned_bytes = 16_MiB;    ///< pinned memory takes so much more
-    double pinned_ratio = 1.25;           ///< and so many times what was asked
-    std::size_t rounding_bytes = 16_MiB;  ///< as these, of the live blocks of a tag in a pool
-    double rounding_ratio = 1.25;         ///< see pinned_ratio
+    // pinned memory and rounding
+    std::size_t pinned_bytes = 16_MiB;    ///< used - requested, of pinned memory
+    double pinned_ratio = 1.25;           ///< used / requested, of pinned memory
+    std::size_t rounding_bytes = 16_MiB;  ///< used - requested, of a tag's live blocks in a pool
+    double rounding_ratio = 1.25;         ///< used / requested, of a tag's live blocks in a pool
 
-    // idle: what a pool has reserved and not used
-    std::size_t idle_steps = 10;      ///< in so many steps, up to the last
-    std::size_t idle_bytes = 64_MiB;  ///< it is so much
-    double idle_share = 0.25;         ///< and this share of what is reserved
+    // idle: reserved by a pool and unused
+    std::size_t idle_steps = 10;      ///< number of last steps that are examined
+    std::size_t idle_bytes = 64_MiB;  ///< least reserved - most live bytes in these steps
+    double idle_share = 0.25;         ///< idle bytes / reserved bytes
 
-    // pending: given back, and perhaps still in use by work that was enqueued before
-    std::size_t pending_bytes = 64_MiB;  ///< it is so much
-    double pending_share = 0.25;         ///< of what is live or pending
+    // pending: freed, but enqueued work may still use it
+    std::size_t pending_bytes = 64_MiB;  ///< pending bytes
+    double pending_share = 0.25;         ///< pending bytes / live and pending bytes
 
-    double budget_share = 0.95;  ///< of a limit that is in use, without what pools and caches hold free
+    double budget_share = 0.95;  ///< bytes in use / limit; free bytes of pools and caches are not in use
 
-    std::size_t elsewhere_growth = 256_MiB;  ///< outside cuota there is so much more than at the start
-    std::size_t elsewhere_bytes = 1_GiB;     ///< or so much
-    double elsewhere_ratio = 1;              ///< and so many times what cuota holds there
+    std::size_t elsewhere_growth = 256_MiB;  ///< growth of memory outside cuota since the baseline
+    std::size_t elsewhere_bytes = 1_GiB;     ///< memory outside cuota, without such growth
+    double elsewhere_ratio = 1;  ///< memory outside cuota / cuota's bytes there, without such growth
 
-    std::size_t untagged_bytes = 16_MiB;  ///< live without a tag
-    double untagged_share = 0.5;          ///< of all that is live in the pool
-    std::size_t peak_bytes = 16_MiB;      ///< of one tag at a peak
-    double peak_share = 0.5;              ///< of all at that peak, of which another tag has a part
+    std::size_t untagged_bytes = 16_MiB;  ///< live bytes without a tag
+    double untagged_share = 0.5;          ///< untagged bytes / live bytes of the pool
+    std::size_t peak_bytes = 16_MiB;      ///< one tag's bytes at a peak
+    double peak_share = 0.5;              ///< these bytes / all bytes at the peak, if another tag has a part
 };
 
 namespace detail::diagnosis {
 
-/// Throws: misuse for a count of steps that is 0, a share or ratio below 0, or none.
+/// Throws: misuse for 0 steps, or a negative or NaN share or ratio.
 void check(diagnosis_options const& o, place where);
 
 }  // namespace detail::diagnosis

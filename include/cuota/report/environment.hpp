@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a program finds: toolkit, driver and devices; and in one sentence what to install when they do not fit.
+/// Describes the toolkit, driver and devices that a program finds, and how to fix a mismatch.
 #pragma once
 
 #include <cstdlib>
@@ -17,8 +17,8 @@
 
 namespace cuota::inline v0 {
 
-/// The oldest driver for Linux on which programs of a toolkit run, by NVIDIA's release notes: with 11 and later, any of the
-/// same major version will do. Null for toolkits that are not known here. A toolkit as CUDA counts: 13020 is 13.2.
+/// Returns the oldest Linux driver for a toolkit, by NVIDIA's release notes; from 11 on it is the same for a major version. Null for
+/// unknown toolkits. `toolkit` is encoded as by CUDA: 13020 is 13.2.
 [[nodiscard]] constexpr char const* oldest_driver_for(int toolkit) noexcept {
     switch (toolkit / 1000) {
         case 11: return "450.80.02";
@@ -30,22 +30,22 @@ namespace cuota::inline v0 {
 
 /// Toolkit, runtime, driver and devices at one moment.
 struct environment_facts {
-    cuda_state cuda{};              ///< versions and devices, as CUDA tells
+    cuda_state cuda{};              ///< versions and devices, reported by CUDA
     bool is_simulated = false;      ///< the simulated runtime is linked
-    std::string driver_release{};   ///< "580.65.06"; empty where NVML does not tell
-    std::string why_no_nvml{};      ///< empty where it is there
-    std::string visible_devices{};  ///< CUDA_VISIBLE_DEVICES; of none that is set, empty
-    bool limits_devices = false;    ///< CUDA_VISIBLE_DEVICES is set, even to nothing
+    std::string driver_release{};   ///< "580.65.06"; empty if NVML does not report it
+    std::string why_no_nvml{};      ///< why NVML is not available; empty if it is
+    std::string visible_devices{};  ///< CUDA_VISIBLE_DEVICES; empty if not set
+    bool limits_devices = false;    ///< CUDA_VISIBLE_DEVICES is set, even if empty
 
-    /// What is wrong and what to do, in one sentence; nothing when devices can be used.
+    /// Returns the problem and its remedy in one sentence; nothing if devices are usable.
     [[nodiscard]] std::optional<std::string> complaint() const;
-    /// A line for the versions, one for each device, and the complaint where there is one.
+    /// Returns lines for the versions, each device, and the complaint, if any.
     [[nodiscard]] std::string text() const;
 };
 
 namespace detail {
 
-/// "13.2"
+/// Formats "13.2".
 [[nodiscard]] std::string cuda_version_text(int version);
 
 [[nodiscard]] std::string driver_to_install(int toolkit);
@@ -60,8 +60,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Looks at the machine. Never an exception for what is missing: that is the answer.
-/// Throws: std::bad_alloc. Cost: starts the driver, where nothing has yet. Threads: any.
+/// Queries the machine. A missing driver or device is a result, not an exception.
+/// Throws: std::bad_alloc. Cost: initializes the driver if necessary. Threads: any.
 /// Example: std::puts(cuota::environment().text().c_str());
 [[nodiscard]] environment_facts environment(nvml const& management = nvml::of_this_machine());
 

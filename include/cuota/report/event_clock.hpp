@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A clock that costs a few nanoseconds to look at: the processor's counter, made into nanoseconds later.
+/// Defines a clock that takes a few nanoseconds to read: the processor's counter, converted to nanoseconds later.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@
 
 namespace cuota::inline v0::detail {
 
-/// Ticks as nanoseconds since an event_clock was made, by a straight line between two moments when both clocks were
-/// looked at. Never earlier for a later tick.
+/// Converts ticks to nanoseconds since an event_clock was constructed, by linear interpolation between two readings of both clocks.
+/// Monotonic.
 class tick_scale {
 public:
-    /// From the tick `began` on, `ticks` of them in `nanoseconds`.
+    /// Maps tick `began` to 0, and the `ticks` ticks after it to `nanoseconds`.
     tick_scale(std::uint64_t began, std::uint64_t ticks, std::uint64_t nanoseconds) noexcept;
 
-    /// 0 for what was before.
+    /// Returns 0 for ticks before `began`.
     [[nodiscard]] std::uint64_t nanoseconds(std::uint64_t tick) const noexcept;
 
 private:
@@ -31,30 +31,29 @@ private:
     double rate_;
 };
 
-/// Counts ticks by the processor's counter where that runs at one rate on all cores and in all states: on x86-64 a TSC
-/// that says so (CPUID 0x80000007, EDX bit 8), on AArch64 always. Elsewhere by std::chrono::steady_clock.
+/// Counts ticks of the processor's counter if its rate is constant over all cores and power states (x86-64: CPUID 0x80000007, EDX bit 8;
+/// AArch64: always), otherwise those of std::chrono::steady_clock.
 ///
-/// What a tick is in nanoseconds is not asked of the processor, but seen: between the making of the clock and the
-/// moment of the question. A tick between these is wrong by what the two looks are, well below a microsecond.
+/// The duration of a tick is measured between construction and scale(). The error of a converted tick is that of these two readings, well
+/// below a microsecond.
 ///
-/// Threads: any. Cost: 5 to 10 ns a look at the counter, 20 to 30 at steady_clock.
+/// Threads: any. Cost: 5 to 10 ns per reading of the counter, 20 to 30 ns of steady_clock.
 class event_clock {
 public:
-    /// Which of the two it counts by; `counter` only where has_counter().
+    /// The source of ticks; `counter` requires has_counter().
     enum class base { counter, steady };
 
     event_clock() noexcept : event_clock{has_counter() ? base::counter : base::steady} {}
     explicit event_clock(base by) noexcept;
 
-    /// The moment now, in ticks.
     [[nodiscard]] std::uint64_t now() const noexcept { return is_counter_ ? counter() : steady(); }
-    /// When it was made, by the calendar.
+    /// Returns the calendar time of construction.
     [[nodiscard]] std::chrono::system_clock::time_point began() const noexcept { return began_at_; }
 
-    /// Makes nanoseconds of ticks up to now.
+    /// Returns a conversion for ticks up to now.
     [[nodiscard]] tick_scale scale() const noexcept;
 
-    /// Whether the processor has a counter of one rate. Cost: microseconds in a virtual machine.
+    /// Returns whether the processor has a counter of constant rate. Cost: microseconds in a virtual machine.
     [[nodiscard]] static bool has_counter() noexcept;
 
 private:
@@ -65,7 +64,7 @@ private:
 
     [[nodiscard]] static std::uint64_t counter() noexcept;
     [[nodiscard]] static std::uint64_t steady() noexcept;
-    // Both clocks at one moment: the closest of a few pairs, for a thread may lose its processor in between.
+    // Reads both clocks at nearly the same moment: the closest of eight pairs, because the thread may be preempted within a pair.
     [[nodiscard]] moment look() const noexcept;
 
     bool is_counter_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where events wait to be read: a ring of fixed size that any number of threads write without a lock.
+/// Defines a ring buffer for events, written by any number of threads without a lock.
 #pragma once
 
 #include <algorithm>
@@ -20,60 +20,58 @@
 
 namespace cuota::inline v0::detail {
 
-/// An event as the ring has it: `what.at` is what the writer gave, in ticks of its clock.
+/// An event in the ring; `what.at` is in ticks of the writer's clock.
 struct numbered_event {
     std::uint64_t ticket = 0;
     memory_event what{};
 };
 
-/// What a ring had at one moment.
+/// The contents of a ring at one moment.
 struct ring_reading {
-    std::vector<numbered_event>
-        events{};               ///< by ticket; none is missing in between but what was being written
-    std::uint64_t dropped = 0;  ///< how many before the first one are gone
+    /// Sorted by ticket; consecutive except for events that were being written.
+    std::vector<numbered_event> events{};
+    /// Number of requested events before the first one, overwritten or lost.
+    std::uint64_t dropped = 0;
 };
 
-/// The last events, as many as it has slots. Taken from the heap once, 64 bytes an event; to write takes nothing.
+/// Stores the last `capacity` events. Allocates 64 bytes per event at construction; writing does not allocate.
 ///
-/// A writer draws a ticket, takes the slot of that number, writes and lets go. A slot's state is 0 at first, 2t + 1
-/// while the event of ticket t is written and 2t + 2 when it is there: a sequence lock for each slot. The words of an
-/// event are atomics of their own, so that a reader in the middle is no race: it finds the state changed, and leaves the
-/// event out (Boehm, "Can seqlocks get along with programming language memory models?", 2012).
+/// A writer draws a ticket t, claims slot t mod capacity, writes and publishes. Each slot is a seqlock with state 0 initially, 2t + 1 while
+/// the event of ticket t is written, and 2t + 2 afterwards. The words of an event are atomics, so a concurrent reader is no data race: it
+/// detects the changed state and omits the event (Boehm, "Can seqlocks get along with programming language memory models?", 2012).
 ///
-/// A writer that finds its slot still in the hands of one that is a whole ring behind does not wait for it: its event is
-/// lost, and noted as that.
+/// A writer does not wait for a slot that a writer one lap behind still occupies: its event is counted as lost.
 ///
-/// Threads: any, all functions. Cost: two atomic exchanges and a cache line an event; readers stop nobody.
+/// Threads: any, all functions. Cost: two atomic exchanges and a cache line per event; readers do not block writers.
 class event_ring {
 public:
     static constexpr std::size_t most = std::size_t{1} << 32;
 
-    /// `capacity` is rounded up to a power of two. Throws: misuse when it is 0 or more than `most`; std::bad_alloc.
+    /// Rounds `capacity` up to a power of two. Throws: misuse if it is 0 or exceeds `most`; std::bad_alloc.
     explicit event_ring(std::size_t capacity, place where = place::here());
 
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
-    /// The ticket that the next event gets: how many there have been.
+    /// Returns the next ticket, which is the number of events so far.
     [[nodiscard]] std::uint64_t next() const noexcept { return next_.load(std::memory_order_acquire); }
 
     void put(memory_event const& e) noexcept;
 
-    // The steps of put, for tests that stop between them.
+    // Steps of put, for tests that interleave threads between them.
     [[nodiscard]] std::uint64_t draw() noexcept { return next_.fetch_add(1, std::memory_order_relaxed); }
     [[nodiscard]] bool claim(std::uint64_t ticket) noexcept;
-    // Every word is released, so that who reads one of ours also finds that the state is ours by now.
+    // Release order on every word: a reader that sees one of them also sees the changed state.
     void fill(std::uint64_t ticket, memory_event const& e) noexcept;
 
-    /// The events with tickets from `from` up to, and without, `up_to`. What is being written now is left out: it has
-    /// not happened yet. What is gone cuts off all before it, so that what is given is a run of events. When nobody
-    /// writes, `dropped` and the events together are all that were put.
-    /// Throws: std::bad_alloc. Cost: some 10 ns an event.
+    /// Returns the events with tickets in [from, up_to), except those being written. A lost or overwritten event discards all events before
+    /// it, so the result is contiguous. Without concurrent writers, `dropped` plus the number of events is the number written.
+    /// Throws: std::bad_alloc. Cost: about 10 ns per event.
     [[nodiscard]] ring_reading read(std::uint64_t from = 0, std::uint64_t up_to = ~std::uint64_t{0}) const;
 
 private:
     using word = std::atomic<std::uint64_t>;
     struct alignas(64) slot {
         word state = 0;
-        word lost = 0;  // t + 1 for the last ticket t whose event did not get the slot
+        word lost = 0;  // t + 1 for the last ticket t that could not claim this slot
         word what = 0;
         word at = 0;
         word address = 0;
@@ -101,12 +99,12 @@ private:
         while (last < ticket + 1 && !s.lost.compare_exchange_weak(last, ticket + 1, std::memory_order_release,
                                                                   std::memory_order_relaxed)) {}
     }
-    // Acquire: none of the words is read after the second look at the state.
+    // Acquire order on every word, so that none is read after the second read of the state.
     [[nodiscard]] found_as look(std::uint64_t ticket, memory_event& e) const noexcept;
 
     std::size_t const capacity_;
     std::unique_ptr<slot[]> const slots_;
-    alignas(64) word next_ = 0;  // on a line of its own: every event changes it
+    alignas(64) word next_ = 0;  // own cache line, because every event changes it
 };
 
 }  // namespace cuota::inline v0::detail
@@ -127,7 +125,7 @@ CUOTA_INLINE void event_ring::put(memory_event const& e) noexcept {
 CUOTA_INLINE bool event_ring::claim(std::uint64_t ticket) noexcept {
     slot& s = slot_of(ticket);
     std::uint64_t seen = s.state.load(std::memory_order_relaxed);
-    // Acquire: what the one before wrote comes before what we write.
+    // Acquire: the previous writer's stores precede ours.
     while (seen % 2 == 0 && seen < there(ticket))
         if (s.state.compare_exchange_weak(seen, being_written(ticket), std::memory_order_acquire,
                                           std::memory_order_relaxed))

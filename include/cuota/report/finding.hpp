@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a diagnosis says: one thing that is wrong or worth knowing, in a sentence and in figures.
+/// Defines a finding of a diagnosis, in a sentence and in numbers.
 #pragma once
 
 #include <algorithm>
@@ -15,23 +15,35 @@
 
 namespace cuota::inline v0 {
 
-/// What was found. In brackets what `bytes`, `of` and `count` of such a finding are.
+/// Kinds of findings. In parentheses: the meaning of `bytes`, `of` and `count`.
 enum class finding_kind {
-    refusals,       ///< requests were refused (most missing at once; most asked at once; refusals)
-    leak,           ///< grows in every step (growth over `steps`; in the last of them; blocks that stayed)
-    fragmentation,  ///< free in pieces (free; the largest piece; blocks that hold `in_one_piece` apart)
-    budget_full,    ///< nearly all of a limit is in use (what is in use; the limit; 0)
-    elsewhere,      ///< device memory outside cuota (what grew, or all of it; what cuota holds; 0)
-    pinned,         ///< pinned memory takes more than was asked (what it takes more; what was asked; 0)
-    rounding,       ///< blocks are rounded up by much (what is lost; what was asked; blocks)
-    idle,           ///< reserved, and not used for `steps` (idle; reserved; 0)
-    pending,        ///< given back, and perhaps in use (pending; active; blocks)
-    churn,          ///< taken and given back over and over in each of `steps` (at once; in a step; in a step)
-    untagged,       ///< most bytes have no tag (untagged; live; blocks)
-    peak            ///< most of a peak is one tag's (its; all at the peak; blocks)
+    /// Requests were refused (largest shortfall, or largest request if none is known; largest request; refusals).
+    refusals,
+    /// Memory grows in each of `steps` (growth; in the last step; blocks that stayed).
+    leak,
+    /// Free memory is in pieces (free; largest piece; live blocks that separate `in_one_piece`, or those in the segment with most free).
+    fragmentation,
+    /// A limit is nearly reached (in use; limit; 0).
+    budget_full,
+    /// Device memory is used outside cuota (growth, or all of it; cuota's bytes; 0).
+    elsewhere,
+    /// Pinned memory exceeds the request (excess; requested; 0).
+    pinned,
+    /// Blocks are rounded up by much (excess; requested; blocks).
+    rounding,
+    /// Reserved memory was unused for `steps` (idle; reserved; 0).
+    idle,
+    /// Freed memory is perhaps in use (pending; active; blocks).
+    pending,
+    /// Blocks are allocated and freed repeatedly in each of `steps` (most at once; most in a step; fewest blocks in a step).
+    churn,
+    /// Most bytes have no tag (untagged; live; blocks).
+    untagged,
+    /// One tag has most of a peak (its bytes; all bytes; its blocks).
+    peak
 };
 
-/// "leak": the name of the kind.
+/// Returns the name of the kind: "leak".
 [[nodiscard]] constexpr char const* name_of(finding_kind kind) noexcept {
     constexpr char const* names[] = {"refusals",  "leak",   "fragmentation", "budget_full",
                                      "elsewhere", "pinned", "rounding",      "idle",
@@ -39,37 +51,36 @@ enum class finding_kind {
     return names[static_cast<std::size_t>(kind)];
 }
 
-/// How much it matters.
+/// Importance of a finding.
 enum class severity {
     note,     ///< worth knowing
-    warning,  ///< memory is lost, or soon will be
-    problem   ///< requests fail, or will
+    warning,  ///< memory is wasted, or will be soon
+    problem   ///< requests fail, or will fail
 };
 
-/// "warning": the name of the severity.
+/// Returns the name of the severity: "warning".
 [[nodiscard]] constexpr char const* name_of(severity level) noexcept {
     constexpr char const* names[] = {"note", "warning", "problem"};
     return names[static_cast<std::size_t>(level)];
 }
 
-/// One finding. Sizes are bytes; what they are of each kind stands at finding_kind.
+/// One finding. Sizes are bytes; see finding_kind.
 struct finding {
-    finding_kind kind{};              ///< which rule found it
-    severity level = severity::note;  ///< how much it matters
-    std::string text{};               ///< one line for people, with the figures that it rests on
-    std::size_t bytes = 0;            ///< what is at stake
-    std::string whose{};              ///< the pool, resource, budget or device, by name
-    tag name{};                       ///< whose bytes, or most of them, where that is known
-    place where{};                    ///< from where in the program
-    std::size_t of = 0;               ///< what `bytes` is to be compared with
+    finding_kind kind{};              ///< kind
+    severity level = severity::note;  ///< importance
+    std::string text{};               ///< one line for people, with its numbers
+    std::size_t bytes = 0;            ///< bytes at stake
+    std::string whose{};              ///< name of the pool, resource, budget or device
+    tag name{};                       ///< tag of most of the bytes, if known
+    place where{};                    ///< call site, if known
+    std::size_t of = 0;               ///< reference for `bytes`
     std::size_t count = 0;            ///< see finding_kind
-    std::size_t steps = 0;            ///< over how many steps it was seen; 0: it is of one moment
-    std::size_t in_one_piece =
-        0;  ///< of fragmentation: what would be free side by side without `count` blocks
+    std::size_t steps = 0;            ///< steps observed; 0 for one moment
+    /// Fragmentation: the contiguous piece that would exist without `count` blocks, if they are small beside it; else 0.
+    std::size_t in_one_piece = 0;
 };
 
-/// Puts findings in the order to read them: most severe first, and then those with most bytes at stake. What is equal stays
-/// in its order. Throws: std::bad_alloc, when nothing has changed.
+/// Sorts by descending severity, then by descending bytes; stable. Throws: std::bad_alloc; on failure, nothing has changed.
 /// Cost: O(n log n).
 void sort_findings(std::vector<finding>& findings);
 

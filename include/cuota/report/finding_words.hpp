@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How findings are worded: names that fit a line, figures with the right ending, shares.
+/// Formats the parts of findings: names cut to fit a line, counts with their plural, shares.
 #pragma once
 
 #include <cstddef>
@@ -16,28 +16,28 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// "1 block", "3 blocks"; the ending is an s.
+/// Formats "1 block", "3 blocks"; the plural has an s.
 [[nodiscard]] std::string counted(std::uint64_t count, char const* what);
 
-/// "log", or "what has no tag".
+/// Returns the name of the tag, or "what has no tag".
 [[nodiscard]] std::string words_for(tag name);
 
-/// "log (train.cpp:17)".
+/// Formats "log (train.cpp:17)".
 [[nodiscard]] std::string words_for(tag name, place where);
 
-/// "pool work".
+/// Formats "pool work".
 [[nodiscard]] std::string words_for(char const* what, std::string const& name);
 
-/// "71 %": cut, so that only all of it is 100 %.
+/// Formats "71 %", rounded down, so that only the whole is 100 %.
 [[nodiscard]] std::string percent_text(std::size_t part, std::size_t whole);
 
-/// "1.9 x"; nothing can be said of 0 bytes.
+/// Formats "1.9 x". `asked` must not be 0.
 [[nodiscard]] std::string ratio_text(std::size_t bytes, std::size_t asked);
 
-/// Whether it is at least so many times the other. What is nothing is never a part of anything.
+/// Returns whether part >= share * whole and part > 0.
 [[nodiscard]] bool is_share(std::size_t part, double share, std::size_t whole) noexcept;
 
-/// a - b, and no less than 0.
+/// Returns max(a - b, 0).
 [[nodiscard]] constexpr std::size_t beyond(std::size_t a, std::size_t b) noexcept {
     return a > b ? a - b : 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Fragmentation by name: which live blocks hold free memory apart, and what would be in one piece without them.
+/// Finds the live blocks that fragment free memory, and the piece that would exist without them.
 #pragma once
 
 #include <algorithm>
@@ -22,40 +22,40 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-// Of what is still in use by work that was enqueued, none is free now, and all will be without anybody's doing.
+// Pending blocks count as free, because they become free without action of the program.
 [[nodiscard]] bool will_be_free(block_facts const& b) noexcept;
 
-/// Blocks [first, last) of a segment: were the live ones among them gone, all of it would be one free piece.
+/// Blocks [first, last) of a segment: one free piece, if the live ones were freed.
 struct free_window {
     segment_facts const* segment = nullptr;
     std::size_t first = 0;
     std::size_t last = 0;
-    std::size_t free = 0;  ///< bytes that are free in it already
-    std::size_t live = 0;  ///< bytes of the live blocks in it
+    std::size_t free = 0;  ///< bytes already free in it
+    std::size_t live = 0;  ///< bytes of its live blocks
     std::size_t blocks = 0;
 
     [[nodiscard]] std::size_t piece() const noexcept { return free + live; }
-    /// More free memory first; then the fewest bytes for it, then blocks.
+    /// Prefers more free bytes, then fewer live bytes, then fewer blocks.
     [[nodiscard]] bool is_better_than(free_window const& other) const noexcept;
 };
 
-/// Finds the window with the most free memory whose live blocks are at most `price` times that.
+/// Finds the window with the most free bytes among those with live <= price * free.
 ///
-/// With v(block) = price * size of what is free, - size of what is live, it is a window whose v add up to 0 or more. Of the
-/// sums up to each border only those that are less than all before can be where it begins, and for each end the first
-/// of these that is no more than the sum there is the best: a binary search, so O(n log n) in the blocks.
+/// Let v(block) = price * size for free and -size for live blocks: the windows are those with sum v >= 0. A best window begins at a border
+/// with a prefix sum below all earlier ones; for each end, at the first of them whose prefix sum is at most that of the end. Binary search
+/// finds it, so the cost is O(n log n) in the blocks.
 class window_search {
 public:
     window_search(segment_facts const& s, double price) : segment_{s}, price_{price} {}
 
-    /// None where nothing is free.
+    /// Returns nothing if no block is free.
     [[nodiscard]] std::optional<free_window> run();
 
 private:
     struct border {
-        double sum = 0;  // of v
+        double sum = 0;  // prefix sum of v
         std::size_t index = 0;
-        std::size_t free = 0, live = 0, blocks = 0;  // of all before it
+        std::size_t free = 0, live = 0, blocks = 0;  // totals before this border
     };
 
     void begin_again();
@@ -65,14 +65,14 @@ private:
     segment_facts const& segment_;
     double const price_;
     border now_{};
-    std::vector<border> begins_{};  // their sums fall
+    std::vector<border> begins_{};  // in descending order of sum
     std::optional<free_window> best_{};
 };
 
-/// What is free in the segments of a pool that only go back as a whole.
+/// Free memory in the segments of a pool that are only released as a whole.
 struct free_pieces {
-    std::size_t stuck = 0;    ///< bytes beside live blocks
-    std::size_t largest = 0;  ///< of all pieces, also those that are segments
+    std::size_t stuck = 0;    ///< free bytes in segments that have live blocks
+    std::size_t largest = 0;  ///< largest of all pieces, with whole segments
     free_window best{};
     free_window fullest{};  ///< the segment with most of `stuck`, from its first free piece to its last
 
@@ -83,14 +83,14 @@ private:
     free_window measure(segment_facts const& s);
 };
 
-/// The live blocks of a window by tag and place; most of them first.
+/// The live blocks of a window by tag and call site, in descending number.
 struct window_holders {
     struct group {
         tag name{};
         place where{};
         std::size_t blocks = 0;
         std::size_t bytes = 0;
-        std::size_t strayed = 0;  // scratch that outlived its step
+        std::size_t strayed = 0;  // scratch blocks that outlived their step
     };
     std::vector<group> groups{};
 
@@ -104,14 +104,14 @@ private:
     void merge();
 };
 
-// "3 blocks of log (train.cpp:17)", "3 blocks, most of log (train.cpp:17)".
+// Formats "3 blocks of log (train.cpp:17)," or "3 blocks, most of them of log (train.cpp:17),".
 [[nodiscard]] std::string words_for(free_window const& w, window_holders const& who);
 
-/// Free memory of a pool that no large request can have, because live blocks lie between its pieces: at least
-/// `fragmentation_bytes` of it in segments that hold something live, and no free piece anywhere in the pool of more than
-/// `fragmentation_largest` of that. What a segment on pages has free goes back by page, and does not count.
-/// Names the blocks whose end would make the largest piece, when they are few bytes beside what they hold apart
-/// (`fragmentation_price`) and that piece is twice the largest there is; else all that lie in the segment with most free.
+/// Reports free memory that large requests cannot use because live blocks separate it: at least `fragmentation_bytes` in segments with live
+/// blocks, and no free piece of the pool larger than `fragmentation_largest` of that. Paged segments do not count, because they release
+/// single pages.
+/// Names the live blocks of the best window if they are within `fragmentation_price` and the window is at least twice the largest free
+/// piece; otherwise those of the segment with most free bytes.
 void find_fragmentation(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis
@@ -139,7 +139,7 @@ CUOTA_INLINE std::optional<free_window> window_search::run() {
     return best_;
 }
 
-CUOTA_INLINE void window_search::begin_again() {  // nothing is side by side across this
+CUOTA_INLINE void window_search::begin_again() {  // no window spans memory in transition
     begins_.clear();
     now_ = {};
 }
@@ -170,7 +170,7 @@ CUOTA_INLINE void window_search::add_free(std::size_t i, std::size_t size) {
 CUOTA_INLINE free_pieces::free_pieces(pool_facts const& p, double price) {
     for (segment_facts const& s : p.segments)
         if (!s.is_paged) add(s, price);
-        else measure(s);  // pages that are free go back wherever they are
+        else measure(s);  // free pages are released individually
 }
 
 CUOTA_INLINE void free_pieces::add(segment_facts const& s, double price) {
@@ -184,7 +184,7 @@ CUOTA_INLINE void free_pieces::add(segment_facts const& s, double price) {
 CUOTA_INLINE free_window free_pieces::measure(segment_facts const& s) {
     free_window all{&s, 0, 0, 0, 0, 0};
     std::size_t run = 0;
-    std::size_t live = 0, blocks = 0;  // behind the last free piece
+    std::size_t live = 0, blocks = 0;  // since the last free piece
     for (std::size_t i = 0; i != s.blocks.size(); ++i) {
         block_facts const& b = s.blocks[i];
         if (!will_be_free(b)) {

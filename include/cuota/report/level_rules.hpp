@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What pools reserved and used in the course of a recording: what lay idle, and what was free when a budget refused.
+/// Finds memory that pools reserved without use, and memory that was free in pools at refusals.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// What a pool has, event by event. Known from its end backwards, so that nothing depends on what came before the recording;
-/// a pool that is gone is empty at its end.
+/// Live and reserved bytes of a pool, event by event; computed backwards from the end, so that earlier history is not needed. A destroyed
+/// pool ends with 0.
 struct pool_level {
     std::int64_t live = 0;  ///< bytes, rounded up
     std::int64_t reserved = 0;
@@ -33,11 +33,10 @@ struct pool_level {
     void apply(memory_event const& e, std::int64_t sign = 1) noexcept;
 };
 
-/// The levels of all sources before the first event.
+/// Returns the levels of all sources before the first event.
 [[nodiscard]] std::vector<pool_level> first_levels(recording const& r);
 
-/// The most that was live, and the least that was reserved, in each pool since the last `window` steps began. Pools that have
-/// not seen more steps than that are left out.
+/// The most live and the least reserved bytes of each pool since its last `window` steps began, if it has more steps than that.
 class idle_watch {
 public:
     struct extent {
@@ -55,35 +54,34 @@ private:
 
     std::vector<pool_level> levels_;
     std::vector<extent> seen_;
-    std::vector<std::size_t> begins_;  // of each clock: how many of its ends come before the window
-    std::vector<std::size_t> ends_;    // of steps, that have been
-    std::map<std::size_t, std::vector<std::size_t>> followers_;  // who goes by whose steps
+    std::vector<std::size_t> begins_;  // by clock: number of step ends before the window
+    std::vector<std::size_t> ends_;    // by source: number of step ends so far
+    std::map<std::size_t, std::vector<std::size_t>> followers_;  // by clock: sources that use its steps
 };
 
-/// Pools that have, and had all through the last `idle_steps` steps, so much more reserved than was live at any time in
-/// them: `idle_bytes` and `idle_share` of what is reserved. What lies between live blocks at the busiest moment counts as
-/// idle.
+/// Reports pools with idle memory: let idle = least reserved - most live bytes in the last `idle_steps` steps; idle >= `idle_bytes`, and
+/// idle >= `idle_share` * reserved. Free bytes between live blocks at the busiest moment count as idle.
 void find_idle(recording const& r, step_account const& steps, diagnosis_options const& o,
                std::vector<finding>& to);
 
-/// The refusals of a budget, as they are seen one after the other.
+/// The refusals of one budget, in order.
 struct refused_requests {
     std::size_t count = 0;
     std::size_t most_asked = 0;
-    std::size_t most_missing = 0;   ///< 0: the limit has been raised since, or the device refused
-    std::size_t free_in_pools = 0;  ///< how many of them pools below had the bytes free for
+    /// Largest shortfall; 0: the limit was raised later, or the device refused.
+    std::size_t most_missing = 0;
+    std::size_t free_in_pools = 0;  ///< refusals when pools below it had the bytes free
     std::map<std::uint32_t, std::size_t> by_site{};
 
     void add(memory_event const& e, std::size_t limit, std::size_t free);
 };
 
-// "budget gpu refused 12 requests, and lacked 64.0 MiB at most; 9 of them for activations (train.cpp:17); ..."
+// Formats "budget gpu refused 12 requests, and lacked 64.0 MiB at most; 9 of them for activations (train.cpp:17); ...".
 [[nodiscard]] std::string words_for(refused_requests const& seen, std::string const& whose,
                                     std::string const& top, std::size_t top_count);
 
-/// Refusals, one finding for each budget: how often, what was missing at most, for whom most often; and how often pools below
-/// it had so many bytes free and could not give them back, because they lie in pieces or are still in use. Any is a problem.
-/// What was missing is reckoned with the limit at the end.
+/// Reports the refusals of each budget: their number, the largest shortfall (with the final limit), the most frequent tag and call site,
+/// and how often pools below it had the bytes free, but in pieces or still in use. Any refusal is a problem.
 void find_refusals(recording const& r, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis
@@ -199,7 +197,7 @@ CUOTA_INLINE std::string words_for(refused_requests const& seen, std::string con
 
 CUOTA_INLINE void find_refusals(recording const& r, std::vector<finding>& to) {
     std::vector<pool_level> levels = first_levels(r);
-    std::vector<std::vector<std::size_t>> above(levels.size());  // the budgets of each pool, up to the root
+    std::vector<std::vector<std::size_t>> above(levels.size());  // ancestors of each pool, up to the root
     std::vector<std::size_t> free_below(levels.size());
     for (std::size_t i = 0; i != levels.size(); ++i)
         for (auto b = r.sources[i].budget; b && *b < levels.size() && above[i].size() < levels.size();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How many bytes were live at each moment of a recording, and for whom: step functions, exact.
+/// Computes the live bytes of a recording over time, by tag, call site or source, as exact step functions.
 #pragma once
 
 #include <algorithm>
@@ -26,58 +26,58 @@
 
 namespace cuota::inline v0 {
 
-/// From `at` on (nanoseconds since recording::began) there are so many bytes, until the next point.
+/// A step of a curve: `bytes` bytes from `at` until the next point.
 struct level_point {
-    std::uint64_t at = 0;   ///< nanoseconds
-    std::size_t bytes = 0;  ///< from then on
+    std::uint64_t at = 0;   ///< nanoseconds since recording::began
+    std::size_t bytes = 0;  ///< from that time on
 
-    friend bool operator==(level_point, level_point) noexcept = default;  ///< in both
+    friend bool operator==(level_point, level_point) noexcept = default;  ///< compares both members
 };
 
-/// What blocks are told apart by.
+/// Criteria that group blocks into curves.
 enum class levels_by {
-    tag,     ///< by its text
+    tag,     ///< text of the tag
     site,    ///< tag, file and line
     source,  ///< pool or resource
 };
 
-/// What levels to make.
+/// Options of levels_of.
 struct levels_options {
-    levels_by by = levels_by::tag;  ///< what makes a curve
-    std::size_t most = 12;          ///< curves of their own, those of the highest peaks; the rest are summed
-    std::vector<std::uint16_t> sources{};  ///< whose blocks and segments: indices; empty: all
+    levels_by by = levels_by::tag;  ///< grouping of blocks
+    std::size_t most = 12;          ///< separate curves, by highest peak; the others are summed
+    /// Indices of the sources that are counted. Empty: all.
+    std::vector<std::uint16_t> sources{};
 };
 
-/// A step function over the whole recording. Its first point is at levels::from; those that follow are changes. Where
-/// several have one time they are in the order of the events, and the last of them holds. The order of the events is what
-/// counts: one whose time is before that of an earlier one happened no earlier than that.
+/// A step function over the whole recording. The first point is at levels::from; the others are changes. If several points have one time,
+/// they are in event order, and the last is the value at that time. An event that has an earlier timestamp than its predecessor gets the
+/// predecessor's.
 struct level_curve {
-    std::string name{};                 ///< tag, site or source; "others"
-    std::vector<level_point> points{};  ///< in the order of time
+    std::string name{};                 ///< tag, site or source; or "others"
+    std::vector<level_point> points{};  ///< by time
     std::size_t peak = 0;               ///< bytes
-    std::uint64_t peak_at = 0;          ///< when it was first reached
-    std::size_t merged = 0;             ///< of "others": how many curves are summed in it
+    std::uint64_t peak_at = 0;          ///< time at which the peak was first reached
+    std::size_t merged = 0;             ///< number of curves summed in "others"
 };
 
-/// What one curve had at some moment.
+/// Bytes of one curve at one time.
 struct level_share {
-    std::string name{};     ///< as the curve's
-    std::size_t bytes = 0;  ///< live then
+    std::string name{};     ///< name of the curve
+    std::size_t bytes = 0;  ///< live bytes
 };
 
-/// Live bytes, with what their sources round up. The parts add up to `total` at all times.
+/// Live bytes over time, as rounded up by their sources. The parts add up to `total` at all times.
 struct levels {
-    std::uint64_t from = 0;   ///< when the first event was
-    std::uint64_t until = 0;  ///< when the last one was
-    std::vector<level_curve>
-        parts{};             ///< the highest peak first, by name where peaks are equal; last "others", if any
-    level_curve total{};     ///< live
-    level_curve reserved{};  ///< segments and pages that pools hold
-    std::vector<level_share> at_peak{};  ///< of what `total` was made at its peak, the most bytes first
+    std::uint64_t from = 0;   ///< time of the first event
+    std::uint64_t until = 0;  ///< time of the last event
+    /// Sorted by descending peak, then by name; "others", if present, is last.
+    std::vector<level_curve> parts{};
+    level_curve total{};                 ///< live bytes
+    level_curve reserved{};              ///< segments and pages of pools
+    std::vector<level_share> at_peak{};  ///< the parts of `total` at its peak, by descending bytes
 };
 
-/// What the curve has at a moment: 0 before its first point. Cost: O(log n).
-/// Throws: nothing. Threads: any.
+/// Returns the value of the curve at time `at`: 0 before its first point. Cost: O(log n). Throws: nothing. Threads: any.
 [[nodiscard]] std::size_t level_at(level_curve const& curve, std::uint64_t at) noexcept;
 
 namespace detail {
@@ -99,10 +99,10 @@ private:
     };
     struct group {
         std::string name;
-        std::size_t older = 0;  // bytes that were there before the first event
+        std::size_t older = 0;  // bytes live before the first event
         std::size_t now = 0;
         std::size_t peak = 0;
-        std::size_t part = 0;  // an index in levels::parts
+        std::size_t part = 0;  // index in levels::parts
     };
     struct open_block {
         std::size_t of;
@@ -112,7 +112,7 @@ private:
 
     void collect_older();
     void collect(memory_event const& e, std::uint64_t at);
-    // As replay does: one that no event began is as its end tells.
+    // Removes the block that the event frees. A block without an allocation event is described by its free event, as in replay.
     [[nodiscard]] open_block close(memory_event const& e);
 
     [[nodiscard]] std::size_t group_of(std::uint16_t source, std::uint32_t site);
@@ -120,12 +120,12 @@ private:
     [[nodiscard]] std::string name_of(std::uint16_t source, std::uint32_t site) const;
 
     void find_peaks();
-    // Groups by their peaks; from `most` on all have the same part.
+    // Sorts groups by peak; those from `most` on share a part.
     void choose_parts();
 
     void draw();
     void start(level_curve& curve, std::size_t bytes) const;
-    // True where that is more than ever before.
+    // Returns whether the curve has a new maximum.
     static bool add(level_curve& curve, std::uint64_t at, std::size_t bytes);
     void tell_peak(std::vector<std::size_t> const& bytes);
 
@@ -143,32 +143,31 @@ private:
 
 }  // namespace detail
 
-/// The levels of a recording. Tags are one where their texts are. What was live before the first event is known as
-/// `replay` knows it: memory of a resource, or of a pool that is gone, only by its end.
+/// Returns the usage over time of a recording. Tags with equal texts are one. Blocks live before the first event are found as by `replay`:
+/// those of a resource, or of a destroyed pool, only by their free events.
 ///
-/// Throws: misuse for a source that the recording does not have; std::bad_alloc. Cost: O(n log n) in the events, and
-/// another O(p) for each time that the total is higher than ever before, p parts. Threads: any.
+/// Throws: misuse for a source that the recording does not have; std::bad_alloc. Cost: O(n log n) in the events, plus O(p) per new maximum
+/// of the total, for p parts. Threads: any.
 /// Example: std::size_t const peak = cuota::levels_of(recorder.read()).total.peak;
 [[nodiscard]] levels levels_of(recording const& r, levels_options const& options = {},
                                place where = place::here());
 
 namespace detail {
 
-// The first, the lowest, the highest and the last of a run, in their order, each once.
+// Appends the first, lowest, highest and last point, in their order, each once.
 void add_extremes(std::vector<level_point>& to, std::span<level_point const> run);
 
-// At most four points of each stretch of time.
+// Returns at most four points for each of `stretches` equal intervals.
 [[nodiscard]] std::vector<level_point> thinned(std::span<level_point const> points, std::size_t stretches);
 
 }  // namespace detail
 
-/// At most n of the points (n is 4 or more): of each of n/4 stretches of time, all of one length, the first, the last,
-/// the lowest and the highest. So no peak is lost, and a picture n/4 pixels wide is the one that all points would give
-/// (Jugel et al., "M4", VLDB 2014). The points are in the order of their times; all of them, where they are no more
-/// than n.
+/// Returns at most n points (n >= 4): the first, last, lowest and highest of each of n/4 equal intervals. No peak is lost, and a chart n/4
+/// pixels wide looks as if drawn from all points (Jugel et al., "M4", VLDB 2014). The result is ordered by time; n or fewer points are
+/// returned unchanged.
 ///
-/// Throws: misuse for n below 4; std::bad_alloc. Cost: O(points).
-/// Threads: any. Example: auto const few = cuota::downsample(cuota::levels_of(recording).total.points, 4 * pixels);
+/// Throws: misuse for n below 4; std::bad_alloc. Cost: O(points). Threads: any.
+/// Example: auto const few = cuota::downsample(cuota::levels_of(recording).total.points, 4 * pixels);
 [[nodiscard]] std::vector<level_point> downsample(std::span<level_point const> points, std::size_t n,
                                                   place where = place::here());
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A recording as a file of lifetimes, to plan offline where its blocks would go in one slab.
+/// Writes the lifetimes of blocks as CSV, to plan their offsets in one slab.
 #pragma once
 
 #include <algorithm>
@@ -26,33 +26,34 @@
 
 namespace cuota::inline v0 {
 
-/// What lifetimes are counted in.
+/// Units of lifetimes.
 enum class lifetimes_by {
-    event,  ///< 1 for each event of the recording, whatever it is
-    time,   ///< nanoseconds since recording::began; of events that share one, each is 1 after the one before
+    event,  ///< one per event of the recording, of any kind
+    /// Nanoseconds since recording::began; an event with the time of its predecessor gets 1 more than that.
+    time,
 };
 
-/// Which lifetimes to write, and how.
+/// Options of write_lifetimes_csv.
 struct lifetimes_csv_options {
-    lifetimes_by by = lifetimes_by::event;  ///< what the two columns count
-    std::optional<std::uint16_t> source{};  ///< whose blocks: an index in recording::sources; none: all
-    std::optional<std::size_t> step{};  ///< only this one of `source`: 0 is the first that begins and ends in
-                                        ///< the recording
-    bool with_facts = true;             ///< columns more: bytes, source, tag, place
+    lifetimes_by by = lifetimes_by::event;  ///< unit of the columns `lower` and `upper`
+    std::optional<std::uint16_t> source{};  ///< index in recording::sources; none: all
+    /// Only blocks of this step of `source`. 0 is the first that begins and ends in the recording.
+    std::optional<std::size_t> step{};
+    bool with_facts = true;  ///< more columns: bytes, source, tag, place
 };
 
 namespace detail {
 
-/// A block of a recording, and when it lived as a plan counts it.
+/// A block of a recording, with its lifetime for a plan.
 struct recorded_lifetime {
     lifetime life{};
-    std::size_t bytes = 0;  // as asked for
+    std::size_t bytes = 0;  // as requested
     std::uint16_t source = 0;
     std::uint32_t site = 0;
 };
 
-/// No two events have one moment, so what lives in a moment is what was live after one event, and no plan's lower bound
-/// differs from the recording's peak.
+/// No two events have one time, so the blocks live at one time are those live after one event, and a plan's lower bound equals the
+/// recording's peak.
 class lifetime_finder {
 public:
     lifetime_finder(recording const& r, lifetimes_csv_options const& options, place where)
@@ -78,12 +79,12 @@ private:
     place where_;
     std::vector<recorded_lifetime> found_;
     std::map<std::pair<std::uint16_t, std::uint64_t>, std::size_t> open_;  // indices in found_
-    std::optional<std::uint64_t> begun_{};                                 // the step that is open
+    std::optional<std::uint64_t> begun_{};                                 // beginning of the open step
     std::vector<span> steps_;
 };
 
-/// Text as a field that needs no quotes, which simple readers do not know: what would end it is '_', as is what a
-/// spreadsheet would take for the begin of a formula.
+/// Returns the text as a field that needs no quotes, which simple readers do not support: separators, quotes, controls and a leading =, +,
+/// - or @ (a formula in spreadsheets) become '_'.
 [[nodiscard]] std::string csv_field(std::string_view text);
 
 [[nodiscard]] std::string csv_line(recording const& r, recorded_lifetime const& l, std::size_t id,
@@ -91,20 +92,17 @@ private:
 
 }  // namespace detail
 
-/// Writes a line for each block, after a first line that names the columns: `id,lower,upper,size`, as
-/// examples/plan_trace.cpp and other planners of offsets read them; `plan_offsets` tells how small a slab could have
-/// been. A block lives from `lower` up to, but not in, `upper`, and has `size` bytes (with what its source rounds up);
-/// the most that live at once are the recording's peak.
+/// Writes a header, then a line per block: `id,lower,upper,size`, as read by examples/plan_trace.cpp and other offset planners;
+/// `plan_offsets` computes how small a slab could have been. A block lives in [lower, upper) and has `size` bytes, as rounded up by its
+/// source. The most bytes live at once are the recording's peak.
 ///
-/// What lived before the first event begins at 0; what is live at the end ends one after the last event. With a step,
-/// the blocks are those that lived in it, cut to it, and 0 is its begin. Lines are in the order of the begins, ids count
-/// from 0. Device and host memory do not share a slab: name one source where there are both. A recording without
-/// blocks has the first line only.
+/// Blocks live before the first event begin at 0; those live at the end end one after the last event. A step restricts the blocks to those
+/// that lived in it, cut to the step, which begins at 0. Lines are sorted by `lower`; ids count from 0. Device and host memory do not share
+/// a slab: choose one source if there are both. Without blocks, only the header is written.
 ///
-/// Throws: misuse for a source or step that the recording does not have, or a step of no source, before anything is
-/// written; data_error when the stream takes no more; std::bad_alloc. Cost: O(n log n) in the events.
-/// Threads: any, one for a stream.
-/// Example: examples/look.cpp
+/// Throws: misuse for a source or step that the recording does not have, or for a step without a source, before anything is written;
+/// data_error if the stream fails; std::bad_alloc. Cost: O(n log n) in the events.
+/// Threads: any, one per stream. Example: examples/look.cpp
 void write_lifetimes_csv(std::ostream& to, recording const& r, lifetimes_csv_options const& options = {},
                          place where = place::here());
 
@@ -156,7 +154,7 @@ CUOTA_INLINE void lifetime_finder::apply(memory_event const& e, std::uint64_t no
 
 CUOTA_INLINE void lifetime_finder::end(memory_event const& e, std::uint64_t now) {
     auto const open = open_.find({e.source, e.address});
-    if (open == open_.end()) {  // as replay does: one that no event began is as its end tells
+    if (open == open_.end()) {  // as in replay, described by its free event
         found_.push_back({{0, now, e.size}, e.bytes, e.source, e.site});
         return;
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A summary that stays in its place on a terminal and is drawn again and again.
+/// Draws a summary repeatedly in the same place of a terminal.
 #pragma once
 
 #include <algorithm>
@@ -32,69 +32,67 @@
 
 namespace cuota::inline v0 {
 
-/// How a live_view draws, and what it does where there is no terminal.
+/// Options of a live_view, and its behavior without a terminal.
 struct live_view_options {
-    summary_options summary{};  ///< how each picture is drawn
-    bool plain =
-        false;  ///< where there is no terminal: each summary as text, one after the other; else nothing
-    std::size_t looks = 60;  ///< of how many of the last times the curves below tell; 0: no curves
-    std::chrono::milliseconds interval = std::chrono::seconds{1};  ///< of a view with a thread
+    summary_options summary{};  ///< options of each summary
+    /// Without a terminal: whether summaries are written as text, one after the other.
+    bool plain = false;
+    std::size_t looks = 60;                                        ///< recent values per curve; 0: no curves
+    std::chrono::milliseconds interval = std::chrono::seconds{1};  ///< interval of a view with a thread
 };
 
 namespace detail::screen {
 
-/// The last figures of something, as a row of columns that are the higher the more of `whole` it was.
+/// The last values of a quantity, as a row of columns of proportional height.
 class curve {
 public:
     void add(std::size_t figure, std::size_t most);
-    /// Of all there is; where that has no limit, of the most that is shown.
+    /// Draws values relative to `whole`, or to the largest value if that is `unlimited`.
     [[nodiscard]] std::string text(std::size_t whole, bool utf8) const;
 
 private:
     std::vector<std::size_t> last_;
 };
 
-/// So many columns of a line; sequences for colours take none, and are kept.
+/// Returns the first `columns` columns of a line, with color sequences, which have no width.
 [[nodiscard]] std::string line_cut(std::string_view line, std::size_t columns);
 
-/// Text as a terminal of that size takes it: from the top, over what was there. Never scrolls.
+/// Returns the output that redraws a terminal from the top, without scrolling.
 [[nodiscard]] std::string frame(std::string_view text, std::size_t rows, std::size_t columns);
 
 }  // namespace detail::screen
 
-/// Draws summaries in the same place of a terminal: the program's, when it calls `draw`; or its own, with a callback that
-/// takes snapshots and a thread that asks it at once and then every `interval`.
+/// Draws summaries in place on a terminal: on calls of `draw`, or from its own thread, which calls a callback for a snapshot at once and
+/// then every `interval`.
 ///
 ///     cuota::live_view const view{stdout, [&] { return snapshot_of(budget); }};   // until the scope ends
 ///
-/// What stood on the screen is scrolled up first and not lost; what is drawn last stays. Lists are cut to the terminal's
-/// size. Below the summary stands, for each budget without a parent, how much it held the last times. Where there is no
-/// terminal nothing is asked or written, unless `plain` says so.
+/// Previous contents of the screen scroll up and are not lost; the last summary remains. Lists are cut to the terminal's size. Below the
+/// summary, curves show the recent held bytes of root budgets. Without a terminal, no snapshots are taken and nothing is written unless
+/// `plain` is set.
 ///
-/// Threads: any; one draws at a time. The callback is called by the view's thread, outside all locks; what it throws
-/// goes to the error sink, and it is asked again.
-/// Throws: misuse for no callback, or an interval that is not above 0; std::system_error when there is no thread.
-/// Cost:   a snapshot and its summary for each picture; without a terminal nothing.
+/// Threads: any; one draws at a time. The callback runs outside all locks; its exceptions go to the error sink, and it is called again.
+/// Throws: misuse for an empty callback or an interval <= 0; std::system_error if no thread can be started.
+/// Cost:   a snapshot and a summary per drawing; nothing without a terminal.
 /// Example: examples/look.cpp
 class live_view {
 public:
-    using snapshots = std::function<memory_snapshot()>;  ///< asked for each picture
+    using snapshots = std::function<memory_snapshot()>;  ///< called for each drawing
 
-    /// Of a stream that outlives this; null is no terminal, and nothing is written.
+    /// Draws to a stream that must outlive the view. For null, nothing is written.
     explicit live_view(std::FILE* to, live_view_options how = {})
         : to_{to}, is_terminal_{to != nullptr && ::isatty(::fileno(to)) == 1}, how_{how} {}
-    /// With a thread, which asks at once and then each interval; none where nothing would be written.
+    /// Also starts a thread that draws at once and then every interval, unless nothing would be written.
     live_view(std::FILE* to, snapshots take, live_view_options how = {}, place where = place::here());
-    live_view(live_view const&) = delete;  // its thread knows it by its address
+    live_view(live_view const&) = delete;  // its thread uses its address
     live_view& operator=(live_view const&) = delete;
-    /// Waits for a callback that is running.
+    /// Waits for a running callback.
     ~live_view();
 
-    /// True when nothing is ever written.
+    /// Returns true if nothing is ever written.
     [[nodiscard]] bool is_quiet() const noexcept { return !is_terminal_ && (to_ == nullptr || !how_.plain); }
 
-    /// A picture, in place of the last one; waits for one that another thread draws. Throws: misuse in a forked child;
-    /// std::bad_alloc. What cannot be written is left out.
+    /// Replaces the last summary; waits while another thread draws. Ignores write errors. Throws: misuse in a forked child; std::bad_alloc.
     void draw(memory_snapshot const& all);
 
 private:
@@ -112,13 +110,13 @@ private:
     std::FILE* const to_;
     bool const is_terminal_;
     live_view_options const how_;
-    detail::object_lock drawing_;  // for what follows
+    detail::object_lock drawing_;  // guards is_drawn_ and roots_
     bool is_drawn_ = false;
     std::vector<root> roots_;
-    detail::object_lock guard_;  // for is_over_
+    detail::object_lock guard_;  // guards is_over_
     sole<std::condition_variable> over_ = sole<std::condition_variable>::make();
     bool is_over_ = false;
-    std::thread thread_;  // last: it uses all of the above
+    std::thread thread_;  // last, because it uses all members above
 };
 
 }  // namespace cuota::inline v0
@@ -161,19 +159,19 @@ CUOTA_INLINE std::string line_cut(std::string_view line, std::size_t columns) {
 }
 
 CUOTA_INLINE std::string frame(std::string_view text, std::size_t rows, std::size_t columns) {
-    std::string result = "\x1b[H";  // to the top
+    std::string result = "\x1b[H";  // moves to the top
     std::size_t row = 1;
     while (row < rows) {
         std::size_t const end = std::min(text.find('\n'), text.size());
         bool const is_last = end == text.size();
         bool const is_full = !is_last && row + 1 == rows;
-        result += (is_full ? "..." : line_cut(text.substr(0, end), columns)) +
-                  "\x1b[K\n";  // clears the line's rest
+        // Clears the rest of the line.
+        result += (is_full ? "..." : line_cut(text.substr(0, end), columns)) + "\x1b[K\n";
         if (is_last) break;
         text.remove_prefix(end + 1);
         ++row;
     }
-    return result + "\x1b[J";  // and clears what is below
+    return result + "\x1b[J";  // clears the rest of the screen
 }
 
 }  // namespace cuota::inline v0::detail::screen
@@ -190,7 +188,7 @@ CUOTA_INLINE live_view::live_view(std::FILE* to, snapshots take, live_view_optio
 
 CUOTA_INLINE live_view::~live_view() {
     if (!thread_.joinable()) return;
-    // In a forked child the thread does not exist: to join it, or to destroy the condition variable it waits on, would wait forever.
+    // In a forked child the thread does not exist: joining it, or destroying the condition variable it waits on, would block forever.
     if (guard_.is_of_parent()) {
         (void)new std::thread{std::move(thread_)};
         (void)over_.detach();
@@ -211,7 +209,7 @@ CUOTA_INLINE void live_view::draw(memory_snapshot const& all) {
     if (!is_terminal_) return write(text + "\n\n");
     text += curves(all);
     ::winsize size{};
-    (void)::ioctl(::fileno(to_), TIOCGWINSZ, &size);  // sizes it does not know are 0
+    (void)::ioctl(::fileno(to_), TIOCGWINSZ, &size);  // leaves 0 for unknown sizes
     std::size_t const rows = size.ws_row == 0 ? 50 : size.ws_row;
     std::size_t const columns = size.ws_col == 0 ? 100 : size.ws_col;
     std::string const before = std::exchange(is_drawn_, true) ? "" : std::string(rows, '\n');
@@ -238,7 +236,7 @@ CUOTA_INLINE std::string live_view::curves(memory_snapshot const& all) {
         budget_facts const& b = all.budgets[i].facts;
         if (seen == roots_.size()) roots_.push_back({b.name});
         root& r = roots_[seen++];
-        if (r.name != b.name) r = {b.name};  // another tree is in its place
+        if (r.name != b.name) r = {b.name};  // another budget tree took its position
         r.held.add(b.held, how_.looks);
         text += '\n' + detail::screen::left(detail::screen::fitted(b.name, 29), 30) + '[' +
                 r.held.text(b.limit, how_.summary.utf8) + ']';

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What happens to memory, one event at a time: what a recorder keeps, and what timelines and exports are made of.
+/// Defines memory events, such as an allocation, a free or a refusal. Recorders store them; timelines and exports are made from them.
 #pragma once
 
 #include <cstddef>
@@ -15,64 +15,66 @@
 
 namespace cuota::inline v0 {
 
-/// What happened. A block is what a program asks for, a segment what its pool takes from the device.
+/// Kinds of events. A block is what the program allocates; a segment is what its pool allocates from the device.
 enum class event_kind {
-    allocated,       ///< a block became live
-    free_requested,  ///< a block was given back; work enqueued before may still use it
-    free_completed,  ///< no work uses it any more, as far as the pool has looked
-    segment_taken,   ///< a pool took pages or a segment
-    segment_returned,  ///< a pool gave pages or a segment back; of pages, perhaps a part of what it took at once
+    allocated,         ///< a block became live
+    free_requested,    ///< a block was freed; work enqueued before may still use it
+    free_completed,    ///< the pool observed that no work uses the freed block any more
+    segment_taken,     ///< a pool allocated pages or a segment
+    segment_returned,  ///< a pool released pages or a segment; pages may be a part of one segment_taken
     refused,           ///< a budget, or the device, refused a request
-    reclaimed,         ///< a cache gave back what it did not use, because a budget was short
-    step_begun,        ///< of a pool
-    step_ended,        ///< of a pool
-    noted,             ///< what the program said (recorder::note)
+    reclaimed,         ///< a cache released unused memory because a budget was short
+    step_begun,        ///< a pool began a step
+    step_ended,        ///< a pool ended a step
+    noted,             ///< the program recorded a note (recorder::note)
 };
 
-/// One event. Which of the figures mean something depends on its kind; the others are 0.
+/// One event. Numbers that its kind does not use are 0.
 struct memory_event {
-    static constexpr std::uint64_t no_stream = ~std::uint64_t{0};  ///< of events that belong to none
+    static constexpr std::uint64_t no_stream = ~std::uint64_t{0};  ///< the value of `stream` without a stream
 
-    event_kind kind = event_kind::noted;  ///< what happened
-    std::uint16_t source = 0;             ///< whose: an index in recording::sources
-    std::uint32_t site = 0;     ///< for whom, and where in the program: an index in recording::sites
-    std::uint64_t at = 0;       ///< nanoseconds since recording::began
-    std::uint64_t address = 0;  ///< of blocks and segments
-    std::size_t bytes = 0;      ///< as asked for (blocks); taken, given back, refused or reclaimed (others)
-    std::size_t size =
-        0;  ///< of blocks: with what its source rounds up; of a refusal: what the budget held then
-    std::uint64_t stream =
-        no_stream;  ///< the id of the stream that took it, or that it was given back in order of
+    event_kind kind = event_kind::noted;  ///< kind of event
+    std::uint16_t source = 0;             ///< index of the source in recording::sources
+    std::uint32_t site = 0;               ///< index of the tag and call site in recording::sites
+    std::uint64_t at = 0;                 ///< nanoseconds since recording::began
+    std::uint64_t address = 0;            ///< blocks and segments: their first byte
+    /// Bytes. Blocks: requested. Other events: taken, returned, refused or reclaimed.
+    std::size_t bytes = 0;
+    /// Bytes. Blocks: rounded up. Refusals: held by the budget. Reclaims: requested from the cache.
+    std::size_t size = 0;
+    /// Id of the stream that allocated or freed.
+    std::uint64_t stream = no_stream;
 
-    friend bool operator==(memory_event const&, memory_event const&) noexcept = default;  ///< in all of it
+    /// Compares all members.
+    friend bool operator==(memory_event const&, memory_event const&) noexcept = default;
 };
 
-/// A tag and a call site, kept once for all events that have it. For `noted` the tag is the text.
+/// A tag and a call site, stored once. For `noted`, the tag is the text; for `reclaimed`, the name of the cache.
 struct event_site {
-    tag name{};     ///< empty: nobody said
-    place where{};  ///< empty: nobody said
+    tag name{};     ///< empty: unknown
+    place where{};  ///< empty: unknown
 };
 
-/// Whose events they are.
+/// Kinds of event sources.
 enum class source_kind {
     program,   ///< notes; always the first source of a recording
     pool,      ///< has blocks and segments
-    resource,  ///< has blocks only: `recorded` memory, a loader's slots
+    resource,  ///< has blocks only: `recorded` memory, or the slots of a loader
     budget,    ///< has refusals and reclaims
 };
 
-/// A pool, resource or budget that a recorder looks on.
+/// A pool, resource or budget that a recorder observes.
 struct event_source {
-    source_kind kind = source_kind::program;   ///< what it has events of
-    std::string name{};                        ///< as it was made
-    std::optional<int> device{};               ///< its ordinal, where it is device memory of one
-    memory_kind memory = memory_kind::device;  ///< of pools and resources
-    std::size_t limit = unlimited;             ///< of budgets: bytes, at the end of the recording
-    std::optional<std::uint16_t>
-        budget{};  ///< of pools and loaders: the source that its segments are charged to
-    std::optional<std::size_t>
-        pool{};  ///< of pools: an index in memory_snapshot::pools; none when it is gone
-    std::optional<std::uint16_t> parent{};  ///< of budgets: the one it is in
+    source_kind kind = source_kind::program;   ///< kind
+    std::string name{};                        ///< name given at construction
+    std::optional<int> device{};               ///< device ordinal; empty if the memory is not on a device
+    memory_kind memory = memory_kind::device;  ///< kind of memory, of pools and resources
+    std::size_t limit = unlimited;             ///< limit of a budget in bytes, at the end of the recording
+    /// Index in recording::sources of the budget that the memory of a pool or loader is charged to.
+    std::optional<std::uint16_t> budget{};
+    /// Index of a pool in memory_snapshot::pools; empty if it no longer exists.
+    std::optional<std::size_t> pool{};
+    std::optional<std::uint16_t> parent{};  ///< index of a budget's parent
 };
 
 }  // namespace cuota::inline v0

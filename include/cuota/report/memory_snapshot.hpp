@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What is where at one moment: budgets as a tree, pools block by block, devices as their drivers see them.
+/// Defines snapshots of budgets, pools with their blocks, and devices.
 #pragma once
 
 #include <chrono>
@@ -19,80 +19,81 @@
 
 namespace cuota::inline v0 {
 
-/// How a run of bytes in a pool is used.
+/// States of a block in a pool.
 enum class block_use {
-    live,     ///< somebody has it
-    pending,  ///< free, and perhaps still in use by work that was enqueued before
-    free,     ///< free, and known not to be used
-    leaving,  ///< on its way back to the device, or about to come: nobody's
+    live,     ///< allocated
+    pending,  ///< free, but work enqueued before may still use it
+    free,     ///< free and not in use
+    leaving,  ///< being returned to the device, or being mapped
 };
 
-/// A run of bytes in a segment. Those of a segment stand side by side and fill it.
+/// A block in a segment. The blocks of a segment fill it side by side.
 struct block_facts {
-    std::uint64_t address = 0;              ///< of its first byte
-    std::size_t size = 0;                   ///< bytes
-    std::size_t requested = 0;              ///< of a live block: bytes, as asked for
-    block_use use = block_use::free;        ///< who may use it
-    tag name{};                             ///< of a live block, as all that follows
-    place where{};                          ///< where it was taken; may be empty
-    lifespan meant = lifespan::scratch;     ///< what it was asked for as
-    std::size_t age = 0;                    ///< how many steps have begun since it was taken
-    std::optional<std::uint64_t> stream{};  ///< the id of the stream it belongs to, where the pool knows
+    std::uint64_t address = 0;           ///< of its first byte
+    std::size_t size = 0;                ///< bytes
+    std::size_t requested = 0;           ///< requested bytes, of a live block
+    block_use use = block_use::free;     ///< state
+    tag name{};                          ///< tag of a live block; all members below are of live blocks, too
+    place where{};                       ///< call site; may be empty
+    lifespan meant = lifespan::scratch;  ///< lifetime hint
+    std::size_t age = 0;                 ///< steps begun since the allocation
+    std::optional<std::uint64_t> stream{};  ///< id of its stream, if known
 };
 
-/// What a pool took of its device or source in one piece; of pages, a run side by side.
+/// A piece of memory from a pool's device or upstream; with pages, a run of contiguous ones.
 struct segment_facts {
     std::uint64_t address = 0;          ///< of its first byte
     std::size_t size = 0;               ///< bytes
-    bool is_paged = false;              ///< may give back any page that is free, not only all of it
+    bool is_paged = false;              ///< can release any free page, not only the whole
     std::vector<block_facts> blocks{};  ///< by address
 };
 
-/// What is live in a pool under one tag. Bytes; `peak` is of a moment of its own.
+/// Live bytes of one tag in a pool. `peak` may be of another time.
 struct tag_facts {
-    tag name{};                         ///< of the blocks
+    tag name{};                         ///< tag of the blocks
     std::size_t live_blocks = 0;        ///< count
-    std::size_t requested = 0;          ///< bytes, as asked for
-    std::size_t allocated = 0;          ///< rounded up to the pool's granule
-    std::size_t oldest = 0;             ///< how many steps have begun since the first of them was taken
-    std::optional<std::size_t> peak{};  ///< the most `allocated` since a recorder looks on; none without one
+    std::size_t requested = 0;          ///< bytes, as requested
+    std::size_t allocated = 0;          ///< bytes, rounded up to the pool's granularity
+    std::size_t oldest = 0;             ///< steps begun since its oldest block was allocated
+    std::optional<std::size_t> peak{};  ///< peak of `allocated` since a recorder observes; none without one
 };
 
-/// A pool at one moment, under its lock.
+/// A pool at one moment, read under its lock.
 struct pool_facts {
-    std::string name;                          ///< as it was made
-    std::optional<int> device{};               ///< its ordinal; none for memory of another source
-    memory_kind memory = memory_kind::device;  ///< who can reach it
-    std::size_t budget = 0;  ///< what its segments are charged to: an index in memory_snapshot::budgets
-    pool_stats stats{};      ///< all of the same instant
-    std::vector<tag_facts>
-        tags{};  ///< most bytes first; also tags that have nothing now and had something at a peak
-    std::vector<segment_facts> segments{};  ///< by address; empty where it was not asked for
+    std::string name;                          ///< name given at construction
+    std::optional<int> device{};               ///< device ordinal, if any
+    memory_kind memory = memory_kind::device;  ///< kind of memory
+    /// Index in memory_snapshot::budgets of the budget that its segments are charged to.
+    std::size_t budget = 0;
+    pool_stats stats{};  ///< all of the same moment
+    /// Sorted by descending bytes; with tags that only have a peak.
+    std::vector<tag_facts> tags{};
+    std::vector<segment_facts> segments{};  ///< by address; empty if not requested
 };
 
 /// A budget in its tree.
 struct budget_entry {
-    budget_facts facts;                   ///< bytes, under the lock of its tree
+    budget_facts facts;                   ///< bytes, read under the lock of its tree
     std::size_t depth = 0;                ///< 0 for the root
-    std::optional<std::size_t> parent{};  ///< an index in memory_snapshot::budgets
+    std::optional<std::size_t> parent{};  ///< index in memory_snapshot::budgets
 };
 
-/// Who else holds bytes of a budget: a loader, a cache, a reservation, `budgeted` memory.
+/// A holder of budget bytes that is not a pool: a loader, a cache, a reservation, `budgeted` memory.
 struct holder_facts {
-    std::string name;                 ///< as it calls itself
-    std::size_t budget = 0;           ///< an index in memory_snapshot::budgets
-    std::vector<holding> holdings{};  ///< the largest first
+    std::string name;                 ///< name of the holder
+    std::size_t budget = 0;           ///< index in memory_snapshot::budgets
+    std::vector<holding> holdings{};  ///< by descending bytes
 };
 
-/// All of it. Each pool is of one instant, and each tree of budgets; they are looked at one after the other, so what
-/// other threads take meanwhile may be in one and not in the other.
+/// A snapshot. Each pool, and each tree of budgets, is of one moment, but they are read one after the other: an allocation in between may
+/// be in one and not in the other.
 struct memory_snapshot {
-    std::chrono::system_clock::time_point taken{};  ///< when it was begun
-    std::vector<budget_entry>
-        budgets{};  ///< parents before their children, a child after all below its elder siblings
-    std::vector<pool_facts> pools{};      ///< that take from these budgets
-    std::vector<holder_facts> holders{};  ///< those that have something now
-    std::vector<device_facts> devices{};  ///< those that pools and budgets are of
+    std::chrono::system_clock::time_point taken{};  ///< when it was started
+    /// Parents precede children; a child follows the subtrees of its older siblings.
+    std::vector<budget_entry> budgets{};
+    std::vector<pool_facts> pools{};      ///< pools that are charged to these budgets
+    std::vector<holder_facts> holders{};  ///< holders that hold bytes now
+    std::vector<device_facts> devices{};  ///< devices of these pools and budgets
 };
 
 }  // namespace cuota::inline v0

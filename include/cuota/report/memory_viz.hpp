@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A recording for PyTorch's memory viewer (pytorch.org/memory_viz), as JSON or as pickle.
+/// Writes a recording for PyTorch's memory viewer (pytorch.org/memory_viz), as JSON or pickle.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,11 @@
 
 namespace cuota::inline v0 {
 
-/// What the viewer is told.
+/// Options of the memory_viz writers.
 struct memory_viz_options {
-    std::vector<std::uint16_t> sources{};  ///< whose blocks and segments: indices; empty: all
-    int elsewhere = 0;  ///< the device that shows what is of none: pinned memory, what loaders hold
+    /// Indices of the sources to show. Empty: all.
+    std::vector<std::uint16_t> sources{};
+    int elsewhere = 0;  ///< device for memory without one: pinned memory, memory of loaders
 };
 
 namespace detail {
@@ -42,35 +43,31 @@ void write_memory_viz(std::ostream& out, recording const& r, memory_viz_options 
 
 }  // namespace detail
 
-/// Writes the snapshot that torch.cuda.memory._snapshot() would give: a trace for each device, and the segments at the
-/// end, from which the viewer goes back to what was there before the first event. The viewer reads it as it does
-/// pickle; so do jq and Python's json.
+/// Writes the snapshot that torch.cuda.memory._snapshot() would return: a trace per device, and the final segments, from which the viewer
+/// reconstructs earlier states. The viewer, jq and Python's json read it.
 ///
-/// What it shows:
-/// - Bytes of blocks are those asked for, as PyTorch's are; levels_of counts what pools round up, too.
-/// - A block ends when it is given back: free_requested and free_completed stand together, whenever the pool came to
-///   know that no work uses it. For it may give the address to the next block before. Runs that are pending at the end
-///   are `active_pending_free` among the segments.
-/// - Pools are in their segments, those of pages as expandable segments; on a device with pages, all segments come and go
-///   as pages do, or the viewer would lose some. What is of no pool (memory of `recorded`, what
-///   loaders hold of a budget) is a segment for each block, at an address of its own from 2^52 on.
-/// - A budget's refusals are `oom` entries, where `device_free` is what its limit left; `unlimited`
-///   is 2^63 - 1. Budgets are on the device of the first pool that takes from them. Steps, notes and reclaims are left out.
-/// - Frames have the site: the tag is the function's name. `user_metadata` is the name of the pool, resource or budget.
-/// - Two pools on one device of which one takes its memory from the other would share addresses, and the viewer would
-///   mix them up: choose one of them by `sources`.
+/// Contents:
+/// - Sizes of blocks are those requested, as in PyTorch; levels_of includes rounding.
+/// - A block ends when it is freed: free_requested and free_completed are adjacent, because the pool may reuse the address before it
+///   observes the completion. Blocks pending at the end are `active_pending_free` in the segments.
+/// - Segments of pools are segments, paged ones expandable. On a device with paged segments, all are written as pages, because the viewer
+///   would lose some. Memory outside pools (`recorded`, and of loaders) gets a segment per block, at unique addresses from 2^52 on.
+/// - Refusals are `oom` entries; `device_free` is what the limit leaves, and `unlimited` is 2^63 - 1. A budget is on the device of the
+///   first pool charged to it. Steps, notes and reclaims are left out.
+/// - Frames have the tag as function name, and the call site. `user_metadata` is the name of the pool, resource or budget.
+/// - A pool and its upstream pool on one device share addresses, which the viewer would confuse: choose one by `sources`.
 ///
-/// Names may hold anything: what is no UTF-8 becomes U+FFFD. Times are microseconds since 1970.
-/// Throws: misuse, before anything is written, for a source that the recording does not have and for a device beyond
-///         1023; data_error when the stream takes no more (what it took stays there); std::bad_alloc.
-/// Cost:   O(n log n) in the events, for each device that has some; some 300 bytes of file for each event, streamed.
-/// Threads: any, one for a stream.
+/// Names may be any bytes: invalid UTF-8 becomes U+FFFD. Times are microseconds since 1970.
+/// Throws: misuse, before anything is written, for a source that the recording does not have and for a device above 1023; data_error if the
+///         stream fails (it keeps what was written); std::bad_alloc.
+/// Cost:   O(n log n) in the events, per device that has any; about 300 bytes per event, streamed.
+/// Threads: any, one per stream.
 /// Example: examples/look.cpp
 void write_memory_viz_json(std::ostream& out, recording const& r, memory_viz_options const& options = {},
                            place where = place::here());
 
-/// The same as pickle, protocol 2, for scripts that load what PyTorch dumps. A stream to a file has to be binary. It
-/// has twelve opcodes, none of which makes anything but dicts, lists, strings, integers and truths. Throws, cost: as above.
+/// Writes the same as pickle, protocol 2, for scripts that load PyTorch's dumps. A file stream must be binary. Its twelve opcodes make only
+/// dicts, lists, strings, integers and booleans. Throws, cost: as above.
 void write_memory_viz_pickle(std::ostream& out, recording const& r, memory_viz_options const& options = {},
                              place where = place::here());
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Two ways to write one structure of objects, lists, texts and whole numbers as a stream: JSON, and pickle.
+/// Encodes objects, lists, strings and integers to a stream, as JSON or pickle.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@
 
 namespace cuota::inline v0::detail {
 
-/// A stream with a buffer of its own. Throws: data_error from `put` and `flush` when the stream takes no more.
+/// A buffered stream. Throws: data_error from `put` and `flush` if the stream fails.
 class memory_viz_output {
 public:
     explicit memory_viz_output(std::ostream& to) : to_{to} {}
 
     void put(char c) { put(std::string_view{&c, 1}); }
     void put(std::string_view bytes);
-    /// All that is left.
+    /// Writes the rest of the buffer.
     void flush();
 
 private:
@@ -40,7 +40,7 @@ private:
     std::size_t written_ = 0;
 };
 
-/// JSON on one line. Each call is for the next value; in an object, `key` comes before it.
+/// Encodes JSON on one line. Each call writes the next value; in an object, `key` precedes the value.
 class memory_viz_json {
 public:
     explicit memory_viz_json(memory_viz_output& to) : to_{to} {}
@@ -65,8 +65,8 @@ private:
     bool is_first_ = true;
 };
 
-/// Python's pickle, protocol 2, of twelve opcodes: no classes, no memo, nothing that runs anything. Lists are appended to
-/// in batches, as Python does: the viewer spreads a batch over the arguments of one call, and engines limit these.
+/// Encodes Python's pickle, protocol 2, in twelve opcodes: no classes, no memo, no executable content. Lists are appended in batches, as by
+/// Python: the viewer passes a batch as the arguments of one call, and engines limit their number.
 class memory_viz_pickle {
 public:
     explicit memory_viz_pickle(memory_viz_output& to) : to_{to} {}
@@ -90,11 +90,11 @@ private:
     void begin(std::string_view opcodes, std::size_t what);
     void end(char opcode);
     void put_bytes(std::uint64_t value, std::size_t count);
-    // What is no UTF-8 as in JSON: each byte of it a U+FFFD.
+    // Replaces each byte of invalid UTF-8 by U+FFFD, as in JSON.
     void put_text(std::string_view value);
 
     memory_viz_output& to_;
-    std::vector<std::size_t> inside_;  // of each list that is open, how many it has
+    std::vector<std::size_t> inside_;  // number of items of each open list
 };
 
 }  // namespace cuota::inline v0::detail
@@ -127,7 +127,7 @@ CUOTA_INLINE void memory_viz_json::key(std::string_view name) {
     separate();
     to_.put(json_string(name));
     to_.put(':');
-    is_first_ = true;  // nothing between it and its value
+    is_first_ = true;  // no comma before the value
 }
 
 CUOTA_INLINE void memory_viz_json::text(std::string_view value) {
@@ -173,7 +173,7 @@ CUOTA_INLINE void memory_viz_pickle::number(std::uint64_t value) {
         put_bytes(value, 4);
         return;
     }
-    std::size_t size = 4;  // signed: the highest bit has to be free
+    std::size_t size = 4;  // signed, so the highest bit must be 0
     while (size != 8 && value >> (8 * size - 1)) ++size;
     bool const is_beyond = size == 8 && value >> 63;
     to_.put('\x8a');

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A recording as PyTorch's viewer has to see it: one trace for each device, where no address has two owners.
+/// Converts a recording to traces for PyTorch's viewer: one per device, in which no address has two owners.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,20 @@
 
 namespace cuota::inline v0::detail {
 
-/// What the viewer is told of each source. Only of sources that were chosen: the others have no device.
+/// Assigns sources to devices of the viewer; sources that were not chosen have none.
 struct memory_viz_plan {
     std::vector<std::optional<std::size_t>> device_of{};  ///< by source
-    std::vector<bool> is_paged{};  ///< by source: gives back parts of what it took, or may
-    std::size_t devices = 0;       ///< one more than the highest
-    std::vector<bool>
-        has_pages{};  ///< by device: all segments there are told as pages (segment_map, segment_unmap)
+    /// Indexed by source: may release parts of a segment.
+    std::vector<bool> is_paged{};
+    std::size_t devices = 0;  ///< highest device + 1
+    /// Indexed by device: segments are written as pages (segment_map, segment_unmap).
+    std::vector<bool> has_pages{};
     lives all{};
 
     [[nodiscard]] bool shows(std::uint16_t source, std::size_t device) const;
 };
 
-/// One line of a trace.
+/// One entry of a trace.
 struct memory_viz_entry {
     char const* action;
     std::uint16_t source;
@@ -43,23 +44,22 @@ struct memory_viz_entry {
     std::optional<std::size_t> device_free{};
 };
 
-/// A block, and the address that it is shown at.
+/// A block, and the address at which it is shown.
 struct memory_viz_block {
     std::uint16_t source;
     std::uint32_t site;
     std::uint64_t address;
-    std::size_t bytes;  ///< as asked for
+    std::size_t bytes;  ///< as requested
     std::size_t size;
     std::uint64_t stream;
 };
 
-/// The snapshot of a source's pool, where it tells of segments; else null.
+/// Returns a source's pool in the final snapshot; null without one, or without the segments of its live blocks.
 [[nodiscard]] pool_facts const* memory_viz_pool(recording const& r, std::size_t source);
 
-/// Makes the entries of one device, in the order of the events. A block that is given back has ended at once
-/// (free_requested and free_completed side by side), for its pool may give its address to the next before it knows that
-/// no work uses it. What an event was missed for, since the recorder paused, ends when its address is taken again, or at
-/// the end, if the snapshot does not have it.
+/// Makes the entries of one device in event order. A freed block ends at once (free_requested and free_completed adjacent), because its
+/// pool may reuse the address before it observes the completion. If the free of a block was missed (the recorder was paused), the block
+/// ends when its address is allocated again, or at the end if the snapshot does not have it.
 template <class OnEntry>
 class memory_viz_trace {
 public:
@@ -77,7 +77,7 @@ public:
         }
         end_what_is_not_there();
     }
-    /// Those of no pool that are live at the end: each is a segment of its own.
+    /// Returns blocks outside pools that are live at the end; each is a segment.
     [[nodiscard]] std::vector<memory_viz_block> pieces() const {
         std::vector<memory_viz_block> found;
         for (auto const& [where, b] : open_)
@@ -103,8 +103,8 @@ private:
         }
     }
 
-    // Going back, the viewer puts the highest segment that was freed before the last one there is, and then finds no
-    // neighbours for pages any more: where there are pages, it has to see nothing else.
+    // Going backwards, the viewer inserts the highest freed segment before the last one and then finds no neighbors for pages, so devices
+    // with pages have pages only.
     [[nodiscard]] char const* taken() const {
         return plan_.has_pages[device_] ? "segment_map" : "segment_alloc";
     }
@@ -115,7 +115,7 @@ private:
     [[nodiscard]] bool is_piece(std::uint16_t source) const {
         return all_.sources[source].kind != source_kind::pool;
     }
-    // Addresses of pieces may be those of objects, or of memory that pools stand on: they get others, none of them twice.
+    // Pieces get unique addresses, because theirs may be those of objects or of pools' upstream memory.
     [[nodiscard]] memory_viz_block shown(memory_event const& e) {
         memory_viz_block b{e.source, e.site, e.address, e.bytes, std::max(e.bytes, e.size), e.stream};
         if (is_piece(e.source)) {
@@ -134,7 +134,8 @@ private:
     }
     void end(memory_event const& e) {
         auto const open = open_.find({e.source, e.address});
-        if (open == open_.end()) return finish(shown(e), e.site, e.at);  // was there before: the viewer knows
+        // Older than the recording; the viewer reconstructs it.
+        if (open == open_.end()) return finish(shown(e), e.site, e.at);
         memory_viz_block b = open->second;
         open_.erase(open);
         b.stream = e.stream;
@@ -146,7 +147,7 @@ private:
         if (is_piece(b.source)) put(returned(), b, site, b.size, at);
     }
 
-    // All that is held from `first` up to `last`; what is left of a run at either side stays.
+    // Releases all that is reserved in [first, last); the rest of each run remains.
     void give_back(std::uint16_t source, std::uint32_t site, std::uint64_t first, std::uint64_t last,
                    std::uint64_t at) {
         auto run = runs_.lower_bound({source, first});
@@ -195,7 +196,7 @@ private:
         for (auto const& [where, b] : open_)
             if (memory_viz_pool(all_, where.first) && !std::ranges::binary_search(live, where))
                 finish(b, b.site, last_);
-        auto const held = runs_;  // give_back changes them
+        auto const held = runs_;  // give_back modifies them
         for (auto const& [where, bytes] : held)
             if (auto const* const pool = memory_viz_pool(all_, where.first))
                 keep_only(*pool, where, where.second + bytes);
@@ -225,7 +226,7 @@ private:
     OnEntry on_entry_;
     std::uint64_t last_ = 0;
     std::map<key, memory_viz_block> open_;
-    std::map<key, std::uint64_t> runs_;  // bytes of segments and pages that are held
+    std::map<key, std::uint64_t> runs_;  // reserved bytes of segments and pages
 };
 
 }  // namespace cuota::inline v0::detail

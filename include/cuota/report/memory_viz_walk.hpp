@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `memory_viz`: PyTorch's snapshot of a recording, whatever it is encoded in.
+/// Internal to `memory_viz`: writes PyTorch's snapshot of a recording with any encoder.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Which sources are on which device.
+/// Assigns sources to devices.
 class memory_viz_planner {
 public:
     memory_viz_planner(recording const& r, std::vector<std::uint16_t> const& chosen, std::size_t elsewhere);
@@ -29,10 +29,10 @@ public:
     [[nodiscard]] memory_viz_plan plan();
 
 private:
-    // A budget is where the first pool is that takes from it.
+    // For a budget: the device of the first pool that is charged to it.
     [[nodiscard]] std::size_t device_of(std::size_t source) const;
     [[nodiscard]] bool is_under(std::size_t inner, std::size_t outer) const;
-    // As the snapshot says, or because a part of what was taken at once, or more, was given back.
+    // Paged according to the snapshot, or because segments were released in parts or together.
     [[nodiscard]] std::vector<bool> pages() const;
 
     recording const& all_;
@@ -40,7 +40,7 @@ private:
     std::vector<bool> is_chosen_;
 };
 
-/// Walks once over all that the viewer is told, in one order for all encoders.
+/// Writes all that the viewer reads, in the same order for all encoders.
 template <class Encoder>
 class memory_viz_walk {
 public:
@@ -112,7 +112,7 @@ private:
         to_.begin_object();
         add("action", e.action);
         add("addr", e.address);
-        // Of what takes 9 bytes in a pickle the viewer makes a BigInt, and its texts and sums do not take those.
+        // The viewer reads 9-byte numbers of a pickle as BigInt, which its texts and sums do not accept.
         constexpr std::uint64_t most = ~std::uint64_t{0} >> 1;
         add("size", std::min(std::uint64_t{e.bytes}, most));
         add("stream", known(e.stream));
@@ -139,7 +139,7 @@ private:
         add("requested_size", std::uint64_t{sums.requested});
         to_.key("is_expandable");
         to_.truth(plan_.is_paged[source]);
-        to_.key("segment_pool_id");  // torch's pool of its own: the viewer hides what others do not use
+        to_.key("segment_pool_id");  // PyTorch's default pool; the viewer hides unused others
         to_.begin_list();
         to_.number(0);
         to_.number(0);
@@ -157,7 +157,7 @@ private:
         frames(name, where);
         to_.end_object();
     }
-    // The viewer knows a block's address by the sizes of those before it.
+    // The viewer computes block addresses from the sizes of the blocks before.
     void gap(std::uint64_t from, std::uint64_t until) {
         if (from < until) block(from, until - from, 0, "inactive", {}, {});
     }
@@ -203,8 +203,8 @@ private:
     memory_viz_plan const& plan_;
     Encoder& to_;
     std::uint64_t began_us_ = 0;
-    std::uint64_t next_address_ = std::uint64_t{1}
-                                  << 52;  // beyond all memory, and exact in the viewer's doubles
+    // Beyond all memory, and exact in the viewer's doubles.
+    std::uint64_t next_address_ = std::uint64_t{1} << 52;
     std::vector<memory_viz_block> pieces_;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Steps, frames, allocations and refusals as ranges, marks and counters of NVTX: what Nsight Systems shows beside kernels.
-/// Opt in: all.hpp does not include this. Needs the toolkit's header-only NVTX 3, and links nothing.
+/// Annotates steps, frames, allocations and refusals by NVTX ranges, marks and counters, which Nsight Systems shows beside kernels. Not
+/// included by all.hpp; needs the toolkit's header-only NVTX 3.
 #pragma once
 
 #include <cstddef>
@@ -30,17 +30,18 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// The domain "cuota", which all that is here belongs to. Null where no tool listens: then there is nothing to do.
+/// Returns the domain "cuota"; null if no tool is attached.
 [[nodiscard]] inline nvtxDomainHandle_t nvtx_domain() noexcept {
-    static nvtxDomainHandle_t const domain = nvtxDomainCreateA("cuota");  // never destroyed: ranges end late
+    // Never destroyed, because ranges may end during exit.
+    static nvtxDomainHandle_t const domain = nvtxDomainCreateA("cuota");
     return domain;
 }
 
-/// The tool's handle of a tag's text, which it is told once. Null, which says nothing, when there is no host memory.
+/// Returns the tool's handle of a tag's text, registered once; null (no text) if host memory is exhausted.
 CUOTA_PROCESS_STATE [[nodiscard]] inline nvtxStringHandle_t nvtx_string(tag name) noexcept {
     static auto& guard = *new detail::process_lock;
-    static auto& known =
-        *new std::map<std::string_view, nvtxStringHandle_t>;  // tags live as long as the program
+    // Tags live as long as the program.
+    static auto& known = *new std::map<std::string_view, nvtxStringHandle_t>;
     try {
         std::lock_guard const lock{guard};
         auto const [found, is_new] = known.try_emplace(name.text());
@@ -74,24 +75,23 @@ CUOTA_PROCESS_STATE [[nodiscard]] inline nvtxStringHandle_t nvtx_string(tag name
 
 }  // namespace detail
 
-/// True when a tool listens, as a program has it that runs under `nsys profile`. The first question may load the tool.
-/// Throws: nothing. Threads: any. Cost: a load and a branch, once it has been asked.
+/// Returns whether a tool is attached, such as `nsys profile`. The first call may load it.
+/// Throws: nothing. Threads: any. Cost: a load and a branch after the first call.
 [[nodiscard]] inline bool is_nvtx_traced() noexcept { return detail::nvtx_domain() != nullptr; }
 
-/// A range of the calling thread, from here to the end of the scope; ranges of a thread nest. For frames, calls, and steps
-/// of one thread.
+/// A range of the calling thread, from construction to destruction. Ranges of a thread nest. For frames, calls, and steps of one thread.
 ///
 ///     nvtx_range const step{"step"};
-///     nvtx_range const frame{tag{"decode"}, bytes};   // the text of a tag is told once, the bytes are its payload
+///     nvtx_range const frame{tag{"decode"}, bytes};   // a tag's text is registered once; bytes are the payload
 ///
-/// Threads: the one that made it, for all of its life. Throws: nothing. Cost: without a tool, a load and a branch.
+/// Threads: constructed and destroyed by one thread. Throws: nothing. Cost: a load and a branch without a tool.
 class nvtx_range {
 public:
-    /// Begins now; the tool copies the name.
+    /// Begins the range; the tool copies the name.
     explicit nvtx_range(char const* name, std::size_t bytes = 0) noexcept {
         if (is_nvtx_traced()) push(detail::nvtx_attributes(name, bytes));
     }
-    /// Begins now; the tool is told the text once.
+    /// Begins the range; the tag's text is registered once.
     explicit nvtx_range(tag name, std::size_t bytes = 0) noexcept {
         if (is_nvtx_traced()) push(detail::nvtx_attributes(name, bytes));
     }
@@ -107,22 +107,22 @@ private:
     }
 };
 
-/// A range that may end on another thread and in any order: the life of an allocation, a step that others finish.
-/// Example: nvtx_life life{tag{"batch"}, bytes};  // until it ends or is moved away
-/// Move-only. Threads: as any value. Throws: nothing. Cost: without a tool, a load and a branch.
+/// A range that may end on any thread and in any order, such as the lifetime of an allocation.
+/// Example: nvtx_life life{tag{"batch"}, bytes};  // until destroyed or moved from
+/// Move-only. Threads: as any value. Throws: nothing. Cost: a load and a branch without a tool.
 class nvtx_life {
 public:
-    nvtx_life() noexcept = default;  ///< of nothing
-    /// Begins now; bytes are its payload.
+    nvtx_life() noexcept = default;  ///< no range
+    /// Begins the range, with `bytes` as payload.
     explicit nvtx_life(tag name, std::size_t bytes = 0) noexcept {
         if (!is_nvtx_traced()) return;
         nvtxEventAttributes_t const a = detail::nvtx_attributes(name, bytes);
         id_ = nvtxDomainRangeStartEx(detail::nvtx_domain(), &a);
         is_live_ = true;
     }
-    /// The other one ends nothing.
+    /// Moves the range; `other` has none afterwards.
     nvtx_life(nvtx_life&& other) noexcept : id_{other.id_}, is_live_{std::exchange(other.is_live_, false)} {}
-    /// Ends its own range first.
+    /// Ends its own range, then moves as above.
     nvtx_life& operator=(nvtx_life&& other) noexcept {
         if (this == &other) return *this;
         end();
@@ -132,7 +132,7 @@ public:
     }
     ~nvtx_life() { end(); }
 
-    /// Ends it now; once more is nothing.
+    /// Ends the range, if not ended yet.
     void end() noexcept {
         if (std::exchange(is_live_, false)) nvtxDomainRangeEnd(detail::nvtx_domain(), id_);
     }
@@ -142,17 +142,17 @@ private:
     bool is_live_ = false;
 };
 
-/// A moment, with bytes as its payload. Threads: any. Throws: nothing.
-/// Cost: without a tool, a load and a branch. Example: nvtx_mark(tag{"epoch"});
+/// Marks a moment, with `bytes` as payload. Threads: any. Throws: nothing.
+/// Cost: a load and a branch without a tool. Example: nvtx_mark(tag{"epoch"});
 inline void nvtx_mark(tag name, std::size_t bytes = 0) noexcept {
     if (!is_nvtx_traced()) return;
     nvtxEventAttributes_t const a = detail::nvtx_attributes(name, bytes);
     nvtxDomainMarkEx(detail::nvtx_domain(), &a);
 }
 
-/// A refusal as a red moment: "refused rows of loader", with the bytes that were asked for as its payload.
-/// Threads: any. Throws: nothing; without host memory the text is "refused".
-/// Cost: without a tool, a load and a branch; with one, a text on the heap.
+/// Marks a refusal in red: "refused rows of loader", with the requested bytes as payload.
+/// Threads: any. Throws: nothing; without host memory, the text is "refused".
+/// Cost: a load and a branch without a tool; with one, also a string on the heap.
 inline void nvtx_mark(refusal const& r) noexcept {
     if (!is_nvtx_traced()) return;
     std::string text;
@@ -166,22 +166,21 @@ inline void nvtx_mark(refusal const& r) noexcept {
     nvtxDomainMarkEx(detail::nvtx_domain(), &a);
 }
 
-/// As an observer of budgets and pools.
+/// Marks a caught refusal.
 /// Throws: nothing. Example: catch (out_of_memory const& e) { nvtx_mark(e); }
 inline void nvtx_mark(out_of_memory const& e) noexcept { nvtx_mark(e.facts()); }
 
-/// A level of bytes over time: what a budget or a pool holds, sampled by whoever changes or looks at it.
+/// A counter of bytes, such as those held by a budget, sampled by the program and drawn as a curve by tools.
 ///
-/// Tools draw it as a curve. Where the toolkit's NVTX has no counters (before 3.2), `is_supported` is false and a sample is
-/// nothing. The name is copied by the tool.
-/// Threads: any. Throws: nothing. Cost: without a tool, a load and a branch.
+/// Without counters in the toolkit's NVTX (before 3.2), `is_supported` is false and sampling does nothing. The tool copies the name.
+/// Threads: any. Throws: nothing. Cost: a load and a branch without a tool.
 /// Example: static nvtx_counter const held{"held"}; held.sample(budget.held());
 class nvtx_counter {
 public:
 #ifdef NVTX_COUNTER_API_FUNCTIONS_V1
-    static constexpr bool is_supported = true;  ///< false: this NVTX has no counters, and nothing is done
+    static constexpr bool is_supported = true;  ///< whether this NVTX has counters; otherwise nothing is done
 
-    /// Known to the tool from now on.
+    /// Registers the counter with the tool.
     explicit nvtx_counter(char const* name) noexcept {
         if (!is_nvtx_traced()) return;
         nvtxSemanticsCounter_t bytes{};
@@ -199,7 +198,7 @@ public:
         a.semantics = &bytes.header;
         id_ = nvtxCounterRegister(detail::nvtx_domain(), &a);
     }
-    /// Bytes from now on; what a signed number does not hold is the most that it does.
+    /// Sets the value, limited to the largest signed 64-bit number.
     void sample(std::size_t bytes) const noexcept {
         constexpr auto most = std::numeric_limits<std::int64_t>::max();
         if (id_ == NVTX_COUNTER_ID_NONE) return;
@@ -211,9 +210,9 @@ public:
 private:
     std::uint64_t id_ = NVTX_COUNTER_ID_NONE;
 #else
-    static constexpr bool is_supported = false;     ///< true: this NVTX has counters
-    explicit nvtx_counter(char const*) noexcept {}  ///< known to the tool, where there are counters
-    void sample(std::size_t) const noexcept {}      ///< bytes from now on, where there are counters
+    static constexpr bool is_supported = false;     ///< whether this NVTX has counters
+    explicit nvtx_counter(char const*) noexcept {}  ///< registers the counter, if supported
+    void sample(std::size_t) const noexcept {}      ///< sets the value, if supported
 #endif
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the peaks of a recording tell: whose they are, and how much of pinned memory was asked for.
+/// Applies the rules on peaks of a recording: tags that dominate them, and pinned memory.
 #pragma once
 
 #include <algorithm>
@@ -25,27 +25,27 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// What was live in a pool or resource when that was most.
+/// A pool or resource at its peak.
 struct recorded_peak {
-    std::size_t size = 0;             ///< rounded up
-    std::size_t bytes = 0;            ///< as asked for
+    std::size_t size = 0;             ///< bytes, rounded up
+    std::size_t bytes = 0;            ///< bytes, as requested
     std::vector<std::size_t> blocks;  ///< indices in lives::blocks
 };
 
-/// A block that comes or goes.
+/// An allocation or a free.
 struct block_change {
-    std::uint64_t at = 0;  ///< 0: before all; else nanoseconds and one more
+    std::uint64_t at = 0;  ///< 0: before the recording; else nanoseconds + 1
     bool is_taken = false;
-    std::size_t block = 0;  ///< an index in lives::blocks
+    std::size_t block = 0;  ///< index in lives::blocks
 };
 
-/// In the order of their times; what was given back when something was taken made room for it.
+/// Sorts by time; at equal times, frees precede allocations.
 [[nodiscard]] std::vector<block_change> changes_of(recording const& r, lives const& all);
 
-/// The peaks of all sources, by their index.
+/// Returns the peaks by source.
 [[nodiscard]] std::vector<recorded_peak> peaks_of(recording const& r, lives const& all);
 
-/// What one tag has of a peak.
+/// The part of a peak that one tag has.
 struct peak_share_of_tag {
     event_site first{};
     std::size_t size = 0;
@@ -55,11 +55,11 @@ struct peak_share_of_tag {
     void add(block_life const& b, place where);
 };
 
-/// The tag that has `peak_share` of a pool's peak in the recording, and `peak_bytes`, when another has a part of it, too.
+/// Reports the largest tag of a source's peak if it has `peak_share` of it and `peak_bytes`, and if another tag has a part.
 void find_peak(recording const& r, lives const& all, std::uint16_t source, recorded_peak const& peak,
                diagnosis_options const& o, std::vector<finding>& to);
 
-/// The rules on peaks, for each source. Of pinned memory, resources: pools are seen in the snapshot.
+/// Applies the rules to each source. For pinned memory, only to resources; pinned pools are checked in the snapshot.
 void find_in_peaks(recording const& r, diagnosis_options const& o, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis
@@ -73,7 +73,7 @@ CUOTA_INLINE std::vector<block_change> changes_of(recording const& r, lives cons
     for (std::size_t i = 0; i != all.blocks.size(); ++i) {
         block_life const& b = all.blocks[i];
         if (b.source >= r.sources.size()) continue;
-        if (b.from && b.until && *b.until <= *b.from) continue;  // gone within a tick of the clock
+        if (b.from && b.until && *b.until <= *b.from) continue;  // freed within the same clock tick
         changes.push_back({b.from ? *b.from + 1 : 0, true, i});
         if (b.until) changes.push_back({*b.until + 1, false, i});
     }
@@ -86,7 +86,7 @@ CUOTA_INLINE std::vector<block_change> changes_of(recording const& r, lives cons
 CUOTA_INLINE std::vector<recorded_peak> peaks_of(recording const& r, lives const& all) {
     std::vector<block_change> const changes = changes_of(r, all);
     std::vector<std::size_t> now(r.sources.size());
-    std::vector<std::size_t> peak_after(r.sources.size());  // so many changes
+    std::vector<std::size_t> peak_after(r.sources.size());  // in number of changes
     std::vector<recorded_peak> peaks(r.sources.size());
     std::vector<std::size_t> ends(all.blocks.size(), changes.size());
     for (std::size_t i = 0; i != changes.size(); ++i) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A pool's facts, block by block, of one instant.
+/// Reads a pool and its blocks at one moment.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +20,19 @@
 
 namespace cuota::inline v0::detail {
 
-/// What is in a heap, for a snapshot. Under the pool's lock, after its stats were asked for: those look which streams
-/// are done.
+/// Reads a heap for a snapshot. Requires the pool's lock, and that its stats were computed before, which polls the streams.
 class heap_view {
 public:
     heap_view(block_heap& heap, tag_peaks const* peaks) : heap_{heap}, peaks_{peaks} {}
 
-    /// Most bytes first. Throws: std::bad_alloc.
+    /// Returns the tags by descending bytes. Throws: std::bad_alloc.
     [[nodiscard]] std::vector<tag_facts> tags() const;
 
-    /// By address. Throws: std::bad_alloc.
+    /// Returns the segments by address. Throws: std::bad_alloc.
     [[nodiscard]] std::vector<segment_facts> segments() const;
 
 private:
-    // Runs of pages: what is growing has none that count yet.
+    // Adds runs of contiguous mapped pages, without those being mapped.
     void add_range(std::vector<segment_facts>& all) const;
     void add_segments(std::vector<segment_facts>& all) const;
     void append(segment_facts& to, block const& b) const;
@@ -45,7 +44,7 @@ private:
     tag_peaks const* peaks_;
 };
 
-/// What is in a pool, but for its budget. at_that_instant() is called under the pool's lock. Throws: std::bad_alloc.
+/// Reads a pool except its budget, and calls at_that_instant() under the pool's lock. Throws: std::bad_alloc.
 template <class AtThatInstant>
 [[nodiscard]] pool_facts view_of(pool_state const& pool, bool with_blocks, AtThatInstant at_that_instant) {
     pool_facts facts;
@@ -58,8 +57,8 @@ template <class AtThatInstant>
         facts.tags = view.tags();
         if (with_blocks) {
             facts.segments = view.segments();
-            facts.stats.segments =
-                facts.segments.size();  // its own count takes pages that are about to come for there
+            // The pool's own count includes pages being mapped.
+            facts.stats.segments = facts.segments.size();
         }
         at_that_instant();
     });
@@ -108,7 +107,7 @@ CUOTA_INLINE void heap_view::add_range(std::vector<segment_facts>& all) const {
 }
 
 CUOTA_INLINE void heap_view::add_segments(std::vector<segment_facts>& all) const {
-    std::map<std::uint64_t, block const*> first;  // of each segment, by its address
+    std::map<std::uint64_t, block const*> first;  // of each segment, by address
     auto const note_first = [&](block const& b) {
         if (!b.before) first.emplace(address(b), &b);
     };
@@ -119,7 +118,7 @@ CUOTA_INLINE void heap_view::add_segments(std::vector<segment_facts>& all) const
         auto const found = first.find(facts.address);
         block const* b = found == first.end() ? nullptr : found->second;
         for (; b; b = b->after) append(facts, *b);
-        if (facts.blocks.empty()) {  // all of it is about to be given back
+        if (facts.blocks.empty()) {  // the whole segment is being returned
             block_facts whole;
             whole.address = facts.address;
             whole.size = facts.size = s.bytes;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Which other programs hold memory on a device, in words.
+/// Describes which other programs hold memory on a device.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ namespace detail {
 
 }  // namespace detail
 
-/// "other programs 3.1 GiB: python3 (4711) 2.9 GiB, Xorg (812) 204.0 MiB": the first `most` as they are listed, without this
-/// process. "at least" where the driver tells no bytes of one. "no other program uses it"; "other programs not known: why".
-/// Throws: std::bad_alloc.
+/// Lists the first `most` processes, without this one: "other programs 3.1 GiB: python3 (4711) 2.9 GiB, Xorg (812) 204.0 MiB". The total is
+/// "at least" if the driver reports no bytes for some. Otherwise "no other program uses it", or "other programs not known: why". Throws:
+/// std::bad_alloc.
 [[nodiscard]] std::string other_programs_text(nvml_answer<std::vector<nvml_process>> const& all,
                                               std::size_t most = 4);
 
-/// Of a device, asked now. Throws: cuda_error for one that is not there; std::bad_alloc. Cost: as nvml's.
-/// Threads: any. Example: std::puts(cuota::other_programs_text(cuota::device::current()).c_str());
+/// Queries a device now. Throws: cuda_error if it does not exist; std::bad_alloc. Cost: an NVML query. Threads: any.
+/// Example: std::puts(cuota::other_programs_text(cuota::device::current()).c_str());
 [[nodiscard]] std::string other_programs_text(device d, nvml const& management = nvml::of_this_machine(),
                                               std::size_t most = 4);
 

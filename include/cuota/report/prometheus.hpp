@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A snapshot as Prometheus and its kin scrape it: text, to be served at /metrics or written for a textfile collector.
+/// Formats a snapshot for Prometheus and compatible scrapers, to be served at /metrics or stored for a textfile collector.
 #pragma once
 
 #include <array>
@@ -22,29 +22,28 @@
 
 namespace cuota::inline v0 {
 
-/// How a snapshot is exposed.
+/// Options of prometheus_text.
 struct prometheus_options {
     bool open_metrics = false;  ///< OpenMetrics 1.0 instead of Prometheus' text format 0.0.4
-    /// On every series, in front of its own labels: {{"rank", "3"}}. Values may be anything, names not: see prometheus_text.
+    /// Labels of every series, before its own: {{"rank", "3"}}. Values may be any text; for names see prometheus_text.
     std::vector<std::pair<std::string, std::string>> labels{};
 };
 
-/// What an HTTP answer with such a text says in Content-Type.
+/// Returns the Content-Type of an HTTP response with the text.
 [[nodiscard]] char const* prometheus_content_type(prometheus_options const& how = {}) noexcept;
 
 namespace detail {
 
-// A label's value between its quotes. What is no UTF-8 becomes U+FFFD; other control characters may stay as they are.
+// Escapes a label's value. Invalid UTF-8 becomes U+FFFD; control characters other than newlines remain.
 [[nodiscard]] std::string prometheus_value(std::string_view text);
 
-// Labels as they stand between the braces.
+// Appends a label to others, as between the braces.
 [[nodiscard]] std::string with_label(std::string labels, std::string_view name, std::string_view escaped);
 
-// Names of things among their like. Whoever comes second with a name is "name#2": compared as they are written, for two
-// names that are no UTF-8 may become one.
+// Makes names unique: the second use is "name#2". Compares escaped names, because names with invalid UTF-8 may be escaped to one.
 class prometheus_names {
 public:
-    // `scope`: labels that tell them apart already.
+    // `scope`: labels that distinguish names already.
     [[nodiscard]] std::string fresh(std::string const& scope, std::string const& escaped);
 
 private:
@@ -57,7 +56,7 @@ public:
 
     explicit prometheus_writer(bool open_metrics) noexcept : open_metrics_{open_metrics} {}
 
-    // A family that has no series is left out. A counter's name is without its _total.
+    // Writes a family; nothing without series. A counter's `name` is without _total.
     void gauge(std::string const& name, char const* help, std::vector<series> const& all);
     void counter(std::string const& name, char const* help, std::vector<series> const& all);
     [[nodiscard]] std::string text() &&;
@@ -106,7 +105,7 @@ public:
 private:
     using all_series = std::vector<prometheus_writer::series>;
 
-    // The names that a label may have, and none that a series of ours has already.
+    // Formats the common labels; throws misuse for a name that is invalid, a duplicate, or used by a series.
     [[nodiscard]] static std::string checked_labels(prometheus_options const& how);
     [[nodiscard]] static bool is_label_name(std::string_view name) noexcept;
     [[nodiscard]] static std::string name_or(std::string_view name, char const* other);
@@ -115,7 +114,7 @@ private:
     [[nodiscard]] std::string in_budget(std::size_t index) const;
 
     void write_budgets();
-    // Places are left out, for a label of many values is a burden to who keeps them: bytes of one tag are added up.
+    // Sums bytes by tag, without call sites: labels with many values are expensive for servers.
     void write_holders();
     void write_pools();
     void write_tags();
@@ -125,22 +124,20 @@ private:
     prometheus_writer to_;
     std::string const common_;
     std::vector<std::string> paths_;  // of budgets, escaped
-    std::vector<std::string> pools_;  // their labels
+    std::vector<std::string> pools_;  // labels of pools
 };
 
 }  // namespace detail
 
-/// The snapshot's budgets, holders, pools, tags and devices as metrics: `cuota_budget_held_bytes{budget="trainer/loader"}`.
+/// Formats budgets, holders, pools, tags and devices as metrics: `cuota_budget_held_bytes{budget="trainer/loader"}`.
 ///
-/// A budget is named by its path, so that names may repeat in other branches. Where two things would be one series all
-/// the same (two pools of one name on one budget and device), the later one in the snapshot is "name#2": none is lost, and
-/// what keeps its place keeps its name. Bytes of holders are summed over places. `unlimited` is +Inf. Names may be any
-/// bytes: they are escaped, and what is no UTF-8 becomes U+FFFD. Counters: cuota_pool_taken_again_total and
-/// cuota_pool_stream_waits_total; all else is a gauge.
+/// Budgets are named by their path, so names may repeat in other branches. If two series would still be equal (two pools of one name,
+/// budget and device), the later one in the snapshot is "name#2", so names are stable while the order is. Bytes of holders are summed over
+/// call sites. `unlimited` is +Inf. Names may be any bytes: they are escaped, and invalid UTF-8 becomes U+FFFD.
+/// cuota_pool_taken_again_total and cuota_pool_stream_waits_total are counters; all others are gauges.
 ///
-/// Throws: misuse for a label in `how` whose name Prometheus does not take, or that is there twice or in a series already;
-///         std::bad_alloc.
-/// Cost:   O(n log n) in budgets, pools and tags; blocks are not looked at, so a snapshot without them will do.
+/// Throws: misuse if a label name in `how` is invalid, a duplicate, or used by a series; std::bad_alloc.
+/// Cost:   O(n log n) in budgets, pools and tags; blocks are not read.
 /// Threads: any.
 /// Example: examples/look.cpp
 [[nodiscard]] std::string prometheus_text(memory_snapshot const& s, prometheus_options const& how = {});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A resource whose allocations a recorder sees: for memory that is no pool's.
+/// Defines a resource adaptor that records allocations, for memory outside pools.
 #pragma once
 
 #include <concepts>
@@ -21,7 +21,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// The facts of a resource as a source of events. Without a name it is called by its kind.
+/// Describes a resource as an event source, named after its kind of memory if `name` is empty.
 template <resource R>
 [[nodiscard]] event_source source_of(R const& r, tag name) {
     event_source s;
@@ -61,7 +61,7 @@ public:
         if (p) put(event_kind::allocated, who, p, bytes, stream);
         return p;
     }
-    // Before upstream has it again: then another thread may have the address at once, and say so.
+    // Recorded before upstream gets the memory: after that, another thread may allocate the address and record it.
     void deallocate(call_order const& order, void* p, std::size_t bytes, std::size_t alignment) noexcept {
         if (p && to_->is_recording()) {
             std::uint64_t stream = memory_event::no_stream;
@@ -74,7 +74,7 @@ public:
     [[nodiscard]] Upstream const& upstream() const noexcept { return upstream_; }
 
 private:
-    // Throws: cuda_error, for a native handle that is none.
+    // Throws: cuda_error if a native handle is not a stream.
     [[nodiscard]] static std::uint64_t id_of(call_order const& order) {
         return order.stream() ? order.stream()->id() : memory_event::no_stream;
     }
@@ -91,42 +91,41 @@ private:
 
 }  // namespace detail
 
-/// Upstream's memory, seen by a recorder: who took what, when, from where and on which stream; when it was given back;
-/// what was refused. Under a name of its own: `recorded memory{pinned_memory{}, recorder, "pinned"}`.
+/// Resource adaptor that records Upstream's allocations (tag, call site, time and stream), frees and refusals.
 ///
-/// For memory that is no pool's: pinned, managed, async, or straight from the device. Sizes are rounded up to Upstream's
-/// granule. What is given back at once is done with; of what is given back in stream order it is not known when. It keeps no
-/// table: a second release or a wrong size is Upstream's to find. Keeps the recorder. Shared state: copies are the same,
-/// and one source of the recorder; when the last one is gone the source stays, for its events.
+/// For memory outside pools: pinned, managed, async, or directly from the device. Sizes are rounded up to Upstream's granularity. A
+/// synchronous free completes at once; completion of a stream-ordered free is not recorded. Has no table of blocks: detecting double frees
+/// and wrong sizes is left to Upstream. Keeps the recorder alive. Copies share one source of the recorder, which remains for its events
+/// after the last copy is destroyed.
 ///
-/// Order:   that of Upstream. A release is recorded before Upstream has the memory back, an allocation after it gave it.
+/// Order:   that of Upstream. A free is recorded before Upstream gets the memory, an allocation after Upstream returned it.
 /// Threads: any, if Upstream allows it.
-/// Throws:  what Upstream throws; cuda_error for a native handle that is no stream. Nothing is taken then.
-/// Cost:    that of an event, some 20 ns, for an allocation and for a release in stream order, twice that for one at once.
-///          A native handle is asked for its stream's id by a driver call. While the recorder pauses: next to none.
-/// Example: cuota::pinned_buffer<float> host{n, cuota::recorded{cuota::pinned_memory{}, recorder, "pinned"}};
+/// Throws:  as Upstream; cuda_error if a native handle is not a stream. On failure, nothing is allocated.
+/// Cost:    about 20 ns (one event) per allocation and stream-ordered free, twice that per synchronous free; a driver call for the id of a
+///          native stream handle. Negligible while the recorder is paused.
+/// Example: cuota::pinned_buffer<float> host{n, cuota::recorded{cuota::pinned_memory{}, recorder, "pinned"}};  // named "pinned"
 template <resource Upstream = device_memory>
 class recorded : public detail::accounted<Upstream, detail::recorded_state<Upstream>> {
 public:
-    /// Throws: misuse when the recorder has 65,535 sources already; std::bad_alloc.
+    /// Throws: misuse if the recorder has 65,535 sources already; std::bad_alloc.
     explicit recorded(recorder const& to, tag name = {},
                       place where = place::here()) requires std::default_initializable<Upstream>
         : recorded{Upstream{}, to, name, where} {}
-    // Of no other type: a recorded<any_resource> could be converted to its own upstream.
-    /// Upstream is kept. Throws: misuse when the recorder has 65,535 sources already; std::bad_alloc.
+    // Accepts only Upstream itself: otherwise a recorded<any_resource> could be converted to its own upstream.
+    /// Copies or moves `upstream` in. Throws: misuse if the recorder has 65,535 sources already; std::bad_alloc.
     template <std::same_as<Upstream> U>
     recorded(U upstream, recorder const& to, tag name = {}, place where = place::here())
         : recorded::accounted{shared<detail::recorded_state<Upstream>>::make(
               std::move(upstream), detail::recorder_access::state(to), name, where)} {}
 
-    /// What it takes from.
+    /// Returns the upstream resource.
     [[nodiscard]] Upstream const& upstream() const noexcept { return this->books().upstream(); }
 };
 
-/// Named by the kind of memory.
+/// Names the source after the kind of memory.
 template <resource Upstream>
 recorded(Upstream, recorder const&) -> recorded<Upstream>;
-/// Under a name of its own.
+/// Names the source `tag`.
 template <resource Upstream>
 recorded(Upstream, recorder const&, tag) -> recorded<Upstream>;
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A flight recorder for memory: the last events of all that it looks on, at some 20 ns an event.
+/// Defines a flight recorder for memory, which stores the last events at about 20 ns per event.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@
 
 namespace cuota::inline v0 {
 
-/// How much a recorder remembers.
+/// Capacity of a recorder.
 struct recorder_options {
-    std::size_t capacity = 65'536;  ///< events, rounded up to a power of two: 64 bytes of host memory each
-    std::size_t sites = 4'096;      ///< pairs of a tag and a place: 32 to 40 bytes of host memory each
+    std::size_t capacity = 65'536;  ///< events, rounded up to a power of two; 64 bytes of host memory each
+    std::size_t sites = 4'096;      ///< pairs of a tag and a call site; 32 to 40 bytes of host memory each
 };
 
 namespace detail {
 
 struct recorder_access;
 
-/// What the handles of one recorder share: when the last one goes, it looks on nothing any more.
+/// State shared by the handles of a recorder. Destroying it ends all observation.
 class recorder_hold final : public ref_counted {
 public:
     recorder_hold(recorder_options wanted, place where);
@@ -41,66 +41,63 @@ private:
 
 }  // namespace detail
 
-/// Remembers the last events of the memory that it looks on, to be read while the program goes on.
+/// Records the last events of budgets and pools, to be read while the program runs.
 ///
 ///     cuota::budget budget{"trainer", 512_MiB};
-///     cuota::recorder recorder{budget};  // its pools, budgets inside it, refusals, steps: now and later
+///     cuota::recorder recorder{budget};  // with its pools, descendants, refusals and steps, present and future
 ///     train(budget);
 ///     cuota::write_timeline_file("train.html", recorder.read());
 ///
-/// It looks on budgets and all pools that take from them, until its last handle goes; a pool has one recorder at a time.
-/// Memory that is no pool's is told by `recorded`. When it is full the oldest events make way, and `recording::dropped`
-/// counts them. All of its memory is taken at the begin: an event takes none. A handle: copies are the same recorder.
+/// Observes budgets and all pools charged to them until its last handle is destroyed; a pool has at most one recorder. `recorded` records
+/// memory outside pools. A full ring overwrites the oldest events, counted in `recording::dropped`. All memory is allocated at
+/// construction. A handle: copies refer to the same recorder.
 ///
 /// Threads: any, all functions.
-/// Cost:    an event some 20 ns: a look at the processor's clock, two atomic exchanges and one cache line. Threads that put
-///          events at the same time share a counter, and pay for it as for any other. A pool that is looked on takes its
-///          lock for each request; one that is not has the same instructions as if there were no recorders.
-/// Units:   bytes; times in nanoseconds since recording::began.
-/// Throws:  as each says; never at an event.
+/// Cost:    about 20 ns per event: one clock reading, two atomic exchanges and one cache line. Threads that record concurrently contend for
+///          one counter. An observed pool locks for each request; an unobserved one runs the same instructions as without recorders.
+/// Units:   bytes; nanoseconds since recording::began.
+/// Throws:  see each function; events never throw.
 /// Example: examples/look.cpp
 class recorder {
 public:
-    /// Throws: misuse when the capacity is 0 or above 2^32, or sites are above 2^24; std::bad_alloc.
+    /// Throws: misuse if the capacity is 0 or above 2^32, or sites exceed 2^24; std::bad_alloc.
     explicit recorder(recorder_options wanted = {}, place where = place::here())
         : hold_{shared<detail::recorder_hold>::make(wanted, where)} {}
-    /// As above, and looks on the budget. Throws: as `watch`, too.
+    /// Constructs a recorder and calls `watch`. Throws: also as `watch`.
     explicit recorder(budget const& which, recorder_options wanted = {}, place where = place::here());
-    /// The same recorder; its move is a copy, so a handle that was moved from is still valid.
+    /// Refers to the same recorder. A move is a copy, so a moved-from handle remains valid.
     recorder(recorder const&) noexcept = default;
-    recorder& operator=(recorder const&) noexcept = default;  ///< the same recorder as other
+    recorder& operator=(recorder const&) noexcept = default;  ///< refers to the recorder of other
     ~recorder() = default;
 
-    /// Looks on a budget and all inside it, and on all pools that take from them, those that come later too.
-    /// The budget lives as long as the recorder does. Throws: misuse for a pool that has another recorder (what came
-    /// before it is looked on); std::bad_alloc.
+    /// Observes a budget, its descendants, and all pools charged to them, present and future. Keeps the budget until the recorder is
+    /// destroyed.
+    /// Throws: misuse if a pool has another recorder (the budget, and pools visited before, stay observed); std::bad_alloc.
     void watch(budget const& which) { hold_->taps().look_on(which); }
 
-    /// An event of the program's own: "epoch 3", "evaluation". The text is kept until the program ends, and takes a
-    /// site: name things, not events. Nothing while it pauses. Throws: misuse in a forked child; std::bad_alloc.
-    /// Cost: a lock and a look-up.
+    /// Records a note: "epoch 3", "evaluation". The text is kept until the program ends and occupies a site, so use few distinct texts.
+    /// Does nothing while paused. Throws: misuse in a forked child; std::bad_alloc. Cost: a lock and a look-up.
     void note(std::string_view text, place where = place::here());
 
-    /// Takes no events until `resume`. What is given back meanwhile looks as if it were still there, until the program
-    /// takes its address again or the snapshot at the end says otherwise.
+    /// Stops recording until `resume`. Blocks freed meanwhile appear live until their address is allocated again, or until the final
+    /// snapshot.
     void pause() noexcept { hold_->to()->set_recording(false); }
-    void resume() noexcept { hold_->to()->set_recording(true); }  ///< takes events again
-    /// False while it pauses.
+    void resume() noexcept { hold_->to()->set_recording(true); }  ///< records events again
+    /// Returns false while paused.
     [[nodiscard]] bool is_recording() const noexcept { return hold_->to()->is_recording(); }
 
-    /// Forgets all events so far; `recording::dropped` counts anew. Times still count from when it was made.
+    /// Discards all events and resets `recording::dropped`. Times still count from construction.
     void clear() noexcept { hold_->to()->clear(); }
 
-    /// What it remembers now, in order, and a snapshot of all that it looks on. What other threads are about to write is
-    /// left out.
-    /// Throws: std::bad_alloc. Cost: some 20 ns an event, and a copy of each; nobody waits meanwhile. The
-    /// snapshot costs as snapshot_of.
+    /// Returns the events in order, except those being written, and a snapshot of everything observed.
+    /// Throws: std::bad_alloc. Cost: about 20 ns and a copy per event, without blocking writers; the snapshot as snapshot_of.
     [[nodiscard]] recording read() const { return hold_->taps().read(); }
 
-    /// How many events it remembers at most.
+    /// Returns the maximum number of events.
     [[nodiscard]] std::size_t capacity() const noexcept { return hold_->to()->capacity(); }
 
-    friend bool operator==(recorder const&, recorder const&) noexcept = default;  ///< handles of one recorder
+    /// Compares whether both refer to one recorder.
+    friend bool operator==(recorder const&, recorder const&) noexcept = default;
 
 private:
     friend struct detail::recorder_access;
@@ -109,7 +106,7 @@ private:
 
 namespace detail {
 
-/// The way from a recorder to its state, for those who put events.
+/// Gives writers access to a recorder's state.
 struct recorder_access {
     [[nodiscard]] static shared<recorder_state> const& state(recorder const& r) noexcept;
 };

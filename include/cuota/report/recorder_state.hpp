@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a recorder and those whom it looks on share: the ring, the clock, the sites and the sources.
+/// Defines the state that a recorder shares with its probes.
 #pragma once
 
 #include <algorithm>
@@ -24,45 +24,44 @@
 
 namespace cuota::inline v0::detail {
 
-/// Takes events from everywhere, and makes a recording of those that are left. Knows its sources by number only: who
-/// has one puts events for it and ends it.
+/// Collects the events of all sources and makes recordings of them. A source is a number; its owner records events for it and ends it.
 ///
-/// Threads: any, all functions. What is put under a lock of its source is read in the order of that lock.
+/// Threads: any, all functions. Events recorded under a lock of their source are read in the order of that lock.
 class recorder_state final : public ref_counted {
 public:
     static constexpr std::size_t most_sources = 65'535;
 
-    /// Throws: misuse, as event_ring and site_table; std::bad_alloc.
+    /// Throws: misuse as event_ring and site_table; std::bad_alloc.
     recorder_state(std::size_t events, std::size_t sites, place where);
 
-    /// A number for a source, for good: its events may be there for as long as the recorder.
-    /// Throws: misuse when there are `most_sources` already, the program's among them; std::bad_alloc.
+    /// Returns a new number for a source. Numbers are not reused, because events with them may remain.
+    /// Throws: misuse if `most_sources` sources exist, including the program; std::bad_alloc.
     [[nodiscard]] std::uint16_t add_source(event_source facts, place where = place::here());
-    /// The source puts no more events; its entry stays, without a pool.
+    /// Ends a source: it records no more events. Its entry remains, without a pool.
     void end_source(std::uint16_t id) noexcept;
     [[nodiscard]] bool has_ended(std::uint16_t id) const noexcept;
 
-    /// Takes nothing from the heap, and no lock but for a site that was never seen. Nothing while it pauses.
+    /// Records an event, unless paused. Does not allocate; locks only for a new site.
     void put(event_kind kind, std::uint16_t source, tag name, place where, std::uint64_t address,
              std::size_t bytes, std::size_t size, std::uint64_t stream) noexcept;
-    /// The ticket that the next event gets. Under the lock of a source, what it has put so far is below.
+    /// Returns the next ticket. Under the lock of a source, all its events so far have smaller tickets.
     [[nodiscard]] std::uint64_t next() const noexcept { return ring_.next(); }
 
     [[nodiscard]] bool is_recording() const noexcept { return is_recording_.load(std::memory_order_relaxed); }
     void set_recording(bool on) noexcept { is_recording_.store(on, std::memory_order_relaxed); }
-    /// What was put so far is read no more.
+    /// Excludes all events so far from later readings.
     void clear() noexcept { begin_.store(ring_.next(), std::memory_order_release); }
 
     [[nodiscard]] std::size_t capacity() const noexcept { return ring_.capacity(); }
     [[nodiscard]] std::uint64_t sites_without_room() const noexcept { return sites_.without_room(); }
 
-    /// What is there, without `at_end`. Of source i, only what has a ticket below `cuts[i]`; of sources beyond the end
-    /// of `cuts`, all. Times never go back: an event between two others is between them in time, too.
-    /// Throws: std::bad_alloc. Cost: some 20 ns an event; writers go on.
+    /// Returns the current events, without `at_end`; of source i < cuts.size(), only those with tickets below `cuts[i]`. Timestamps are
+    /// monotonic in ticket order.
+    /// Throws: std::bad_alloc. Cost: about 20 ns per event; writers are not blocked.
     [[nodiscard]] recording read(std::span<std::uint64_t const> cuts = {}) const;
 
-    /// Nanoseconds for ticks. Whose clock was looked at earlier than the one's that drew before him is given that one's
-    /// time: it is between his look and his ticket.
+    /// Converts ticks to nanoseconds. A timestamp earlier than that of the previous ticket becomes equal to it, which lies between the
+    /// writer's clock reading and its ticket.
     static void set_times(std::span<numbered_event> events, tick_scale const& scale) noexcept;
 
 private:
@@ -77,7 +76,7 @@ private:
     std::atomic<bool> is_recording_ = true;
     std::atomic<std::uint64_t> begin_ = 0;  // the first ticket that is read
     site_table sites_;
-    mutable object_lock guard_;  // of sources_
+    mutable object_lock guard_;  // guards sources_
     std::vector<source_entry> sources_;
     event_ring ring_;
 };
@@ -117,14 +116,14 @@ CUOTA_INLINE void recorder_state::put(event_kind kind, std::uint16_t source, tag
                                       std::uint64_t address, std::size_t bytes, std::size_t size,
                                       std::uint64_t stream) noexcept {
     if (!is_recording()) return;
-    // The clock before the ticket: who is held up in between is shown a little early, and holds up nobody's time.
+    // Reads the clock before drawing the ticket, so that a thread delayed in between does not shift the timestamps of others.
     std::uint64_t const at = clock_.now();
     ring_.put({kind, source, sites_.intern(name, where), at, address, bytes, size, stream});
 }
 
 CUOTA_INLINE recording recorder_state::read(std::span<std::uint64_t const> cuts) const {
     ring_reading found = ring_.read(begin_.load(std::memory_order_acquire));
-    // All that these events speak of is there by now, and all of their ticks are past.
+    // All sites and sources of these events are visible now, and all their ticks have passed.
     set_times(found.events, clock_.scale());
     merged_sites known = sites_.merged();
     recording r;

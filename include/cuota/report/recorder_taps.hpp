@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How a recorder comes by what happens in pools and budgets, and how it lets go of them.
+/// Defines the observers by which a recorder receives the events of pools and budgets.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace cuota::inline v0::detail {
 
 class recorder_taps;
 
-/// Puts what happens in one pool. Under the pool's lock, but for the end.
+/// Records the events of a pool, under its lock except for ended().
 class pool_tap final : public pool_observer {
 public:
     pool_tap(shared<recorder_taps> all, shared<recorder_state> to, std::uint16_t id) noexcept;
@@ -53,7 +53,7 @@ private:
     std::uint16_t const id_;
 };
 
-/// Puts what happens to budgets, and looks on each pool that comes.
+/// Records the events of budgets, and observes each new pool.
 class budget_tap final : public budget_observer {
 public:
     explicit budget_tap(shared<recorder_taps> all) noexcept;
@@ -69,31 +69,31 @@ private:
     shared<recorder_taps> const all_;
 };
 
-/// All that a recorder looks on. It keeps no pool: one that ends leaves. Budgets it keeps, until the recorder ends.
-/// Threads: any.
+/// The pools and budgets that a recorder observes. Destroyed pools remove themselves; budgets are kept until let_go(). Threads: any.
 class recorder_taps final : public ref_counted {
 public:
     explicit recorder_taps(shared<recorder_state> to) noexcept : to_{std::move(to)} {}
 
-    /// A budget and all below it, and all pools that take from them, now or later. One that is under another that it
-    /// looks on already is that one's. Throws: std::bad_alloc; misuse for a pool that has another recorder.
+    /// Observes a budget, its descendants, and all pools charged to them, present and future. Covers descendants observed before. Throws:
+    /// std::bad_alloc; misuse if a pool has another recorder.
     void look_on(budget const& which);
-    /// A pool that has come. Throws: as above.
+    /// Observes a new pool. Throws: as above.
     void look_on(ledger_node const& of, pool_state& pool);
 
-    /// Somebody who is no pool holds so much of a budget: as one block of a resource. Throws: as source_of.
+    /// Records memory of a holder that is not a pool, as one block of a resource; frees an earlier size of the piece first. 0 bytes only
+    /// free it. Throws: as source_of.
     void held(ledger_node const& of, held_piece const& what);
 
-    /// The source of a budget, made when there is none. Throws: std::bad_alloc; misuse when there are too many.
+    /// Returns the source of a budget, adding it if necessary. Throws: std::bad_alloc; misuse if the recorder has too many sources.
     [[nodiscard]] std::uint16_t source_of(ledger_node const& node);
     [[nodiscard]] recorder_state& to() const noexcept { return *to_; }
 
-    /// The pool is no more.
+    /// Removes a destroyed pool.
     void forget(std::uint16_t id) noexcept;
-    /// Lets go of everything: the recorder has ended.
+    /// Stops observing, when the recorder is destroyed.
     void let_go() noexcept;
 
-    /// Events up to the snapshot of each pool, and all snapshots. Throws: std::bad_alloc.
+    /// Returns the events of each pool up to its snapshot, and all snapshots. Throws: std::bad_alloc.
     [[nodiscard]] recording read();
 
 private:
@@ -110,7 +110,7 @@ private:
         std::uint16_t source;
     };
     [[nodiscard]] std::vector<piece> pieces_now() const;
-    // No snapshot has them: those whose event is not in the ring any more begin with the first that is.
+    // Adds allocations at the first event's time for pieces whose event was overwritten, because no snapshot contains them.
     static void add_older(recording& r, std::vector<piece> const& pieces);
     [[nodiscard]] static std::uint32_t site_of(recording const& r, piece const& p);
     void put(event_kind kind, piece const& p) noexcept;
@@ -125,21 +125,21 @@ private:
         std::uint16_t id;
     };
 
-    // Once.
+    // Does nothing for a known pool.
     void enter(ledger_node const& of, pool_state& pool);
     [[nodiscard]] std::optional<std::uint16_t> find(pool_state const& pool) const noexcept;
     [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& node);
-    // Whoever comes again under the same name is the same.
+    // Holders with the same tag, memory kind and budget are one source.
     [[nodiscard]] std::uint16_t source_of_locked(ledger_node const& of, held_piece const& what);
     [[nodiscard]] std::vector<budget> roots() const;
     shared<recorder_state> const to_;
-    object_lock joining_;        // one budget or pool comes at a time
-    bool has_ended_ = false;     // under joining_: none comes any more
-    mutable object_lock guard_;  // of all below
+    object_lock joining_;        // serializes additions of budgets and pools
+    bool has_ended_ = false;     // guarded by joining_: no more additions
+    mutable object_lock guard_;  // guards the members below
     std::vector<root_entry> roots_;
     std::vector<pool_entry> pools_;
     std::vector<budget_source> budgets_;
-    std::vector<piece> pieces_;  // held by others than pools
+    std::vector<piece> pieces_;  // memory of holders other than pools
     std::vector<holder_source> holders_;
 };
 
@@ -172,7 +172,8 @@ CUOTA_INLINE void pool_tap::put(event_kind kind, void const* at, std::size_t byt
 CUOTA_INLINE void recorder_taps::look_on(budget const& which) {
     ledger_node& node = budget_access::node(which);
     region_lock const one_at_a_time{joining_};
-    std::vector<root_entry> inside;  // what is under it: its own by now, and it must not go under a lock
+    // Roots below the new one; not destroyed under a lock.
+    std::vector<root_entry> inside;
     auto const tap =
         shared<budget_observer>::adopt(shared<budget_tap>::make(shared<recorder_taps>::of(*this)).detach());
     {
@@ -195,7 +196,7 @@ CUOTA_INLINE void recorder_taps::look_on(budget const& which) {
 
 CUOTA_INLINE void recorder_taps::look_on(ledger_node const& of, pool_state& pool) {
     region_lock const one_at_a_time{joining_};
-    if (!has_ended_) enter(of, pool);  // it was told of by a thread that was held up
+    if (!has_ended_) enter(of, pool);  // a delayed thread may report a pool late
 }
 
 CUOTA_INLINE void recorder_taps::held(ledger_node const& of, held_piece const& what) {
@@ -225,7 +226,7 @@ CUOTA_INLINE void recorder_taps::forget(std::uint16_t id) noexcept {
 }
 
 CUOTA_INLINE void recorder_taps::let_go() noexcept {
-    report_failure_of([&] {  // a pool that is just being entered would stay observed
+    report_failure_of([&] {  // a pool that is being entered would stay observed
         region_lock const one_at_a_time{joining_};
         has_ended_ = true;
     });
@@ -379,7 +380,7 @@ CUOTA_INLINE_IN_PLACE void pool_tap::ended() noexcept { all_->forget(id_); }
 
 CUOTA_INLINE budget_tap::budget_tap(shared<recorder_taps> all) noexcept : all_{std::move(all)} {}
 
-// Of the budget that was asked, or one above it that refused: the one whose bytes are told.
+// Records the refusal for the refusing budget: `asked` or an ancestor.
 CUOTA_INLINE_IN_PLACE void budget_tap::refused(ledger_node const& asked, out_of_memory const& why) noexcept {
     report_failure_of([&] {
         refusal const& facts = why.facts();

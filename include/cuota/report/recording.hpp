@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a recorder has seen, to be read at leisure.
+/// Defines the contents of a recorder at one moment.
 #pragma once
 
 #include <chrono>
@@ -13,15 +13,15 @@
 
 namespace cuota::inline v0 {
 
-/// A run of events, and what was there after the last of them. Whoever wants to know what lived before the first event
-/// goes back from the end: that is what `replay` does.
+/// A contiguous run of events, and a snapshot after the last one, from which `replay` reconstructs what was live before the first.
 struct recording {
-    std::chrono::system_clock::time_point began{};  ///< what `memory_event::at` counts from
-    std::vector<memory_event> events{};   ///< as they happened; of one source, in the order of its lock
-    std::vector<event_site> sites{};      ///< the first one is empty: nobody said
+    std::chrono::system_clock::time_point began{};  ///< origin of `memory_event::at`
+    /// In the order of tickets; those of one source in the order of its lock.
+    std::vector<memory_event> events{};
+    std::vector<event_site> sites{};      ///< the first one is empty
     std::vector<event_source> sources{};  ///< the first one is the program
-    std::uint64_t dropped = 0;  ///< events before the first one here, for which the ring had no room any more
-    memory_snapshot at_end{};   ///< pools in the order of `sources`, those that are gone left out
+    std::uint64_t dropped = 0;            ///< events before the first one here that the ring has overwritten
+    memory_snapshot at_end{};  ///< pools in the order of `sources`, without those that no longer exist
 };
 
 }  // namespace cuota::inline v0

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Refusals as lines of a log, for programs that catch them and go on: whole, and never more than a disk can take.
+/// Logs refusals as a bounded number of JSON lines, for programs that catch refusals and continue.
 #pragma once
 
 #include <algorithm>
@@ -34,97 +34,97 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// "2026-01-31T23:59:59.123Z"
+/// Formats "2026-01-31T23:59:59.123Z".
 [[nodiscard]] std::string utc_text(std::chrono::system_clock::time_point at);
 
 }  // namespace detail
 
-/// How much a refusal_log writes, and by which clock.
+/// Options of a refusal_log.
 struct refusal_log_options {
-    std::chrono::nanoseconds window = std::chrono::seconds{10};  ///< one line for all that are alike
-    std::size_t most_kinds = 256;   ///< how many kinds are told apart in a window
-    std::size_t most_holders = 32;  ///< of a line: see refusal_json
-    /// For tests and logs with a clock of their own.
+    /// Refusals of one kind within it share a line.
+    std::chrono::nanoseconds window = std::chrono::seconds{10};
+    std::size_t most_kinds = 256;   ///< kinds distinguished per window
+    std::size_t most_holders = 32;  ///< holders per line, see refusal_json
+    /// Clock, replaceable for tests.
     std::function<std::chrono::system_clock::time_point()> now = [] {
         return std::chrono::system_clock::now();
     };
 };
 
-/// Writes refusals as lines of JSON, one for each, unless they are like one that was written just before.
+/// Logs refusals as lines of JSON, and only counts those of a kind that was logged within the last `window`.
 ///
 ///     refusal_log log{stderr};
-///     try { ... } catch (out_of_memory const& e) { log.write(e.facts()); }   // and go on with less
+///     try { ... } catch (out_of_memory const& e) { log.write(e.facts()); }   // and continue with less
 ///
-/// Alike are refusals of one budget (by the names up to its root), tag and place: a loop that is refused a million times
-/// is one line, and then one line for each `window` that says how many more there were. That line comes with the next
-/// refusal of any kind after the window, by flush(), or at the end: the log has no thread of its own.
+/// A kind is a budget (names up to the root), a tag and a call site. A loop that is refused a million times logs one line, then one line
+/// per `window` with the number of further refusals. That line is written with the next refusal of any kind after the window, by flush(),
+/// or by the destructor; the log has no thread.
 ///
-///     {"time":"2026-01-31T23:59:59.123Z","level":"warning","event":"refused","refusal":{what refusal_json gives}}
+///     {"time":"2026-01-31T23:59:59.123Z","level":"warning","event":"refused","refusal":{as by refusal_json}}
 ///     {"time":...,"level":"warning","event":"refused_again","text":"and 1'204 more like it in 10 s","more":1204,...}
 ///
-/// The level is "warning" where a budget refused, "error" where the device did. In each window there are no more lines
-/// than 2 * (most_kinds + 1), whatever is refused: kinds beyond that are taken for one.
+/// The level is "warning" if a budget refused, "error" if the device did. A window has at most 2 * (most_kinds + 1) lines: further kinds
+/// are counted as one.
 ///
-/// Threads: any. The sink is called by one at a time, under the log's lock: it must not wait for others that may write.
-///          A refusal that the sink itself meets is counted as lost.
-/// Throws:  never while it logs. The first line that cannot be made or written goes to the error sink; all are counted.
-/// Cost:    of a refusal that is held back, a lock and a look-up; of a line, microseconds and what the sink takes.
+/// Threads: any. The sink is called by one thread at a time, under the log's lock, so it must not wait for other threads that log. Refusals
+///          within the sink are counted as lost.
+/// Throws:  logging never throws. The first failure to make or write a line goes to the error sink; all are counted.
+/// Cost:    a lock and a look-up for a suppressed refusal; microseconds plus the sink's time for a line.
 class refusal_log {
 public:
     using clock = std::chrono::system_clock;  ///< of the times in lines
-    /// Takes a line without its end. What it throws is as if the line could not be written.
+    /// Writes a line, given without its newline. If it throws, the line counts as not written.
     using sink = std::function<void(std::string_view line)>;
 
-    using options = refusal_log_options;  ///< the same
-    /// Refusals since the begin, and lines. seen == refusals written + held_back + lost.
+    using options = refusal_log_options;  ///< options of the log
+    /// Totals since construction: seen == refusals written + held_back + lost.
     struct counts {
         std::uint64_t seen = 0;       ///< refusals
-        std::uint64_t lines = 0;      ///< written, of both kinds
-        std::uint64_t held_back = 0;  ///< refusals that another line stands for
-        std::uint64_t lost = 0;       ///< refusals whose line could not be made or written
+        std::uint64_t lines = 0;      ///< of both kinds
+        std::uint64_t held_back = 0;  ///< counted by a "refused_again" line
+        std::uint64_t lost = 0;       ///< the line could not be made or written
     };
 
-    /// Throws: misuse for no sink or no clock; std::bad_alloc.
+    /// Throws: misuse for an empty sink or clock; std::bad_alloc.
     explicit refusal_log(sink to, options how = {}, place where = place::here());
-    /// To a file that stays open as long as the log lives. Every line is flushed.
+    /// Writes to a file that must outlive the log, and flushes every line. Throws: also misuse for a null file.
     explicit refusal_log(std::FILE* file, options how = {}, place where = place::here())
         : refusal_log{sink_of(file, where), std::move(how), where} {}
-    /// To a stream that lives as long as the log. Every line is flushed.
+    /// Writes to a stream that must outlive the log, and flushes every line.
     explicit refusal_log(std::ostream& stream, options how = {}, place where = place::here())
         : refusal_log{sink_of(stream), std::move(how), where} {}
 
-    refusal_log(refusal_log const&) = delete;  // its sink is written by one
+    refusal_log(refusal_log const&) = delete;  // the sink has a single writer
     refusal_log& operator=(refusal_log const&) = delete;
     ~refusal_log() {
         if (!guard_.is_of_parent()) flush();
     }
 
-    /// A line, or one that is held back. Never throws; may be called in a handler of the refusal. In a forked child nothing is
-    /// logged, and misuse is reported.
+    /// Logs or counts a refusal. May be called in a handler of the refusal. In a forked child nothing is logged, and misuse is reported.
     void write(refusal const& r) noexcept;
-    /// As write, of what was caught.
+    /// Logs or counts a caught refusal.
     void refused(out_of_memory const& e) noexcept { write(e.facts()); }
 
-    /// Says now how many were held back, and takes the next of each kind for a new one.
+    /// Writes the pending counts and starts a new window for each kind.
     void flush() noexcept;
 
-    /// So far; four reads, not one moment's.
+    /// Returns the totals so far, in four separate reads.
     [[nodiscard]] counts count() const noexcept;
 
 private:
     using kind_key = std::tuple<std::string, std::string, std::string, unsigned>;  // budget, tag, file, line
     struct kind {
-        clock::time_point since;  // its line
+        clock::time_point since;  // time of its line
         clock::time_point last;
         std::uint64_t more = 0;
-        std::size_t asked = 0;  // by those, bytes
+        std::size_t asked = 0;  // bytes requested by those
         char const* level = "";
     };
 
     [[nodiscard]] static sink sink_of(std::FILE* file, place where);
     [[nodiscard]] static sink sink_of(std::ostream& stream);
 
-    // Runs a step under the lock; the first error there ever is, is told outside of it.
+    // Runs a step under the lock. The first error ever is reported after unlocking.
     template <class Step>
     void logging(Step step, bool is_refusal) noexcept {
         if (guard_.is_of_parent()) return detail::report_forked();
@@ -135,12 +135,12 @@ private:
             return;
         }
         try {
-            std::lock_guard<std::mutex> const lock{guard_};  // of this log alone: its sink may take its time
+            std::lock_guard<std::mutex> const lock{guard_};  // own lock of the log: the sink may be slow
             busy_.store(std::this_thread::get_id(), std::memory_order_relaxed);
             if (!attempt(step) && is_refusal) ++lost_;
             busy_.store(std::thread::id{}, std::memory_order_relaxed);
             if (failure_ && !std::exchange(has_told_, true)) failure = failure_;
-        } catch (...) {  // no lock, and nothing done
+        } catch (...) {  // locking failed; nothing was done
             if (is_refusal) ++lost_;
         }
         if (failure) (void)report_failure_of([&] { std::rethrow_exception(failure); });
@@ -169,15 +169,15 @@ private:
             }
             auto const ended = kinds_.extract(at++);
             if (ended.mapped().more != 0)
-                attempt(
-                    [&] { tell_the_rest(ended.key(), ended.mapped(), now); });  // and go on with the others
+                // A failure does not stop the others.
+                attempt([&] { tell_the_rest(ended.key(), ended.mapped(), now); });
         }
     }
     void tell_the_rest(kind_key const& key, kind const& k, clock::time_point now);
     [[nodiscard]] static detail::json_object begin_line(clock::time_point now, char const* level,
                                                         char const* event);
     void to_line(std::string const& line);
-    // What no refusal has.
+    // A key that no refusal has.
     [[nodiscard]] static kind_key all_others() { return {"", "", "", ~0U}; }
     [[nodiscard]] static kind_key key_of(refusal const& r);
 
@@ -185,11 +185,11 @@ private:
     options const how_;
     detail::object_lock guard_;
     std::map<kind_key, kind> kinds_;
-    clock::time_point next_end_ = clock::time_point::max();  // of a window
+    clock::time_point next_end_ = clock::time_point::max();  // earliest end of a window
     clock::time_point latest_ = clock::time_point::min();
     std::exception_ptr failure_;  // the first
     bool has_told_ = false;
-    std::atomic<std::thread::id> busy_{};  // who is in the sink
+    std::atomic<std::thread::id> busy_{};  // thread inside the sink
     std::atomic<std::uint64_t> seen_ = 0;
     std::atomic<std::uint64_t> lines_ = 0;
     std::atomic<std::uint64_t> held_back_ = 0;
@@ -240,7 +240,8 @@ CUOTA_INLINE auto refusal_log::count() const noexcept -> counts {
 CUOTA_INLINE auto refusal_log::sink_of(std::FILE* file, place where) -> sink {
     if (!file) detail::throw_misuse(where, "a refusal_log needs a file");
     return [file](std::string_view line) {
-        std::string const whole = std::string{line} + '\n';  // in one piece, for others may write there
+        // In one write, because others may write to the file.
+        std::string const whole = std::string{line} + '\n';
         if (std::fwrite(whole.data(), 1, whole.size(), file) != whole.size() || std::fflush(file) != 0) {
             std::clearerr(file);
             throw std::runtime_error{"cuota::refusal_log: a file took no line"};
@@ -267,7 +268,8 @@ CUOTA_INLINE void refusal_log::write_locked(refusal const& r, clock::time_point 
     std::string const line =
         begin_line(now, level, "refused").add_json("refusal", refusal_json(r, how_.most_holders)).text();
     next_end_ = kinds_.empty() ? now + how_.window : std::min(next_end_, now + how_.window);
-    kinds_.emplace(std::move(key), kind{now, now, 0, 0, level});  // were it to fail, it would again
+    // Added before writing: a failed line would fail again.
+    kinds_.emplace(std::move(key), kind{now, now, 0, 0, level});
     to_line(line);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A recording as lives: from when to when each block and each segment was there.
+/// Converts a recording to lifetimes of blocks and segments.
 #pragma once
 
 #include <algorithm>
@@ -22,29 +22,29 @@
 
 namespace cuota::inline v0 {
 
-/// From when to when a block was live. Times are nanoseconds since recording::began.
+/// Lifetime of a block. Times are nanoseconds since recording::began.
 struct block_life {
-    std::uint16_t source = 0;  ///< an index in recording::sources
-    std::uint32_t site = 0;    ///< 0 for a block that was there before the first event and whose pool is gone
+    std::uint16_t source = 0;                        ///< index in recording::sources
+    std::uint32_t site = 0;                          ///< index in recording::sites; 0 if it is not there
     std::uint64_t address = 0;                       ///< of its first byte
-    std::size_t bytes = 0;                           ///< as asked for
-    std::size_t size = 0;                            ///< with what its source rounds up
-    std::uint64_t stream = memory_event::no_stream;  ///< the id of the one that took it
-    std::optional<std::uint64_t> from{};             ///< none: it was there before the first event
-    std::optional<std::uint64_t> until{};            ///< when it was given back; none: it is still live
-    std::optional<std::uint64_t> completed{};  ///< when no work used it any more; none: not known to be so
+    std::size_t bytes = 0;                           ///< as requested
+    std::size_t size = 0;                            ///< as rounded up by its source
+    std::uint64_t stream = memory_event::no_stream;  ///< id of the allocating stream
+    std::optional<std::uint64_t> from{};             ///< allocated; none: before the first event
+    std::optional<std::uint64_t> until{};            ///< freed; none: still live
+    std::optional<std::uint64_t> completed{};        ///< observed as unused by any work; none: unknown
 };
 
-/// From when to when a run of a segment was there. Pages that were given back one by one end a part of it.
+/// Lifetime of a run of a segment. Releasing single pages ends a part of a segment.
 struct segment_life {
-    std::uint16_t source = 0;              ///< an index in recording::sources
+    std::uint16_t source = 0;              ///< index in recording::sources
     std::uint64_t address = 0;             ///< of its first byte
     std::size_t bytes = 0;                 ///< of the run
     std::optional<std::uint64_t> from{};   ///< none: before the first event
-    std::optional<std::uint64_t> until{};  ///< none: it is still there
+    std::optional<std::uint64_t> until{};  ///< none: still reserved
 };
 
-/// All lives in a recording, in the order of their begins; those that were there before it first.
+/// All lifetimes, sorted by beginning; those that began before the recording come first.
 struct lives {
     std::vector<block_life> blocks{};      ///< of all sources
     std::vector<segment_life> segments{};  ///< of all pools
@@ -62,18 +62,18 @@ private:
     using key = std::pair<std::uint16_t, std::uint64_t>;  // a source and an address
 
     void apply(memory_event const& e);
-    // Whoever was there before was given back while the recorder paused.
+    // Ends an open block at the same address, which was freed while the recorder was paused.
     void begin(memory_event const& e);
     void end(memory_event const& e);
     void complete(memory_event const& e);
-    // A part of one, or several: what is left of them at both sides goes on.
+    // Ends segments or parts; the remaining parts on both sides stay open.
     void end_segments(memory_event const& e);
     [[nodiscard]] std::map<key, std::size_t>::iterator first_that_ends_after(std::uint16_t source,
                                                                              std::uint64_t address);
     void add_ended(memory_event const& e, std::uint64_t first, std::uint64_t last);
     void reopen(segment_life part, std::uint64_t first, std::uint64_t last);
 
-    // By the snapshot, which knows each block, or none: what it lacks went while the recorder paused, nobody knows when.
+    // Ends blocks that the snapshot, if complete, does not contain: they were freed while the recorder was paused.
     void end_what_is_gone(std::uint16_t source, pool_facts const& pool);
     void add_what_never_changed(std::uint16_t source, segment_facts const& s);
     [[nodiscard]] std::uint32_t site_of(block_facts const& b);
@@ -83,15 +83,15 @@ private:
     recording const& all_;
     lives found_;
     std::map<key, std::size_t> open_blocks_;    // indices in found_.blocks
-    std::map<key, std::size_t> ended_;          // the last one that ended there, and is not completed
+    std::map<key, std::size_t> ended_;          // the last one freed there and not completed
     std::map<key, std::size_t> open_segments_;  // indices in found_.segments
     std::map<site_key, std::uint32_t> sites_;
 };
 
 }  // namespace detail
 
-/// The lives in a recording. What was live before the first event is known by its end, or by the snapshot at the end,
-/// whose tags and places are found among `sites`.
+/// Returns the lifetimes in a recording. Blocks live before the first event are known from their free events, or from the final snapshot,
+/// whose tags and call sites are looked up in `sites`.
 /// Throws: std::bad_alloc. Cost: O(n log n) in the events. Threads: any.
 /// Example: for (cuota::block_life const& b : cuota::replay(recorder.read()).blocks) look_at(b);
 [[nodiscard]] inline lives replay(recording const& r) { return detail::replaying{r}.run(); }
@@ -107,7 +107,7 @@ CUOTA_INLINE lives replaying::run() {
     for (std::size_t i = 0; i != all_.sources.size(); ++i)
         if (auto const pool = all_.sources[i].pool)
             end_what_is_gone(static_cast<std::uint16_t>(i), all_.at_end.pools[*pool]);
-    auto const older = [](auto const& a, auto const& b) { return a.from < b.from; };  // none: before all
+    auto const older = [](auto const& a, auto const& b) { return a.from < b.from; };  // none precedes all
     sort_stably(found_.blocks, older);
     sort_stably(found_.segments, older);
     return std::move(found_);
@@ -149,15 +149,15 @@ CUOTA_INLINE void replaying::end(memory_event const& e) {
 
 CUOTA_INLINE void replaying::complete(memory_event const& e) {
     auto const ended = ended_.find({e.source, e.address});
-    if (ended == ended_.end()) return;  // given back before the first event
+    if (ended == ended_.end()) return;  // freed before the first event
     found_.blocks[ended->second].completed = e.at;
     ended_.erase(ended);
 }
 
 CUOTA_INLINE void replaying::end_segments(memory_event const& e) {
-    if (e.bytes == 0) return;  // nothing ends, so nothing is cut in two
+    if (e.bytes == 0) return;  // an empty range must not split a segment
     std::uint64_t const stop = e.address + e.bytes;
-    std::uint64_t known = e.address;  // up to here there was one
+    std::uint64_t known = e.address;  // end of the part found so far
     auto open = first_that_ends_after(e.source, e.address);
     while (open != open_segments_.end() && open->first < key{e.source, stop}) {
         std::size_t const index = open->second;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Tags and places as small numbers, for events to carry.
+/// Defines a table that numbers pairs of a tag and a call site, for use in events.
 #pragma once
 
 #include <atomic>
@@ -25,35 +25,33 @@
 
 namespace cuota::inline v0::detail {
 
-/// All sites of a table, those of the same text, file and line once.
+/// All sites of a table, with equal ones merged.
 struct merged_sites {
     std::vector<event_site> sites{};        ///< the first one is empty
-    std::vector<std::uint32_t> index_of{};  ///< in `sites`, by what `intern` gave
+    std::vector<std::uint32_t> index_of{};  ///< maps the result of `intern` to an index in `sites`
 };
 
-/// Gives each pair of a tag and a place a number. 0 is that of nobody: no tag, no place.
+/// Numbers pairs of a tag and a call site; 0 stands for neither.
 ///
-/// Sites are told apart by the addresses of their texts, which costs nothing; literals of two files may be the same text
-/// at two addresses, so `merged` compares what they say. All memory is taken at the begin: what comes when the table is
-/// full gets 0, and is counted.
+/// Sites are compared by the addresses of their strings, which is cheap. Equal literals in two files may have two addresses, so `merged`
+/// compares contents. All memory is allocated at construction; new sites in a full table get 0 and are counted.
 ///
-/// Threads: any, all functions. Cost: a few ns for a site that is known, and for one that there is no room for; a lock
-/// for a new one.
+/// Threads: any, all functions. Cost: a few ns for a known site, or for any in a full table; a lock for a new one.
 class site_table {
 public:
     static constexpr std::size_t most = std::size_t{1} << 24;
 
-    /// Throws: misuse when it is more than `most`; std::bad_alloc.
+    /// Throws: misuse if `capacity` exceeds `most`; std::bad_alloc.
     explicit site_table(std::size_t capacity, place where = place::here());
 
     [[nodiscard]] std::uint32_t intern(tag name, place where) noexcept;
 
-    /// How many it has, the empty one too.
+    /// Returns the number of sites, with the empty one.
     [[nodiscard]] std::size_t size() const noexcept { return size_.load(std::memory_order_acquire); }
-    /// How many questions were answered with 0 because there was no room.
+    /// Returns the number of calls that got 0 because the table was full.
     [[nodiscard]] std::uint64_t without_room() const noexcept;
 
-    /// The first of equal sites stays. Throws: std::bad_alloc.
+    /// Merges equal sites into the first of them. Throws: std::bad_alloc.
     [[nodiscard]] merged_sites merged() const;
 
 private:
@@ -61,21 +59,21 @@ private:
     [[nodiscard]] static std::uint64_t number(char const* text) noexcept;
     [[nodiscard]] std::size_t hash(tag name, place where) const noexcept;
     [[nodiscard]] static bool is(event_site const& s, tag name, place where) noexcept;
-    // Moves on from `at` to where it is, or to where it would be. There is always a hole: it is at most half full.
+    // Advances `at` to the site's entry, or to the empty entry for it. At most half of the entries are used, so one is empty.
     [[nodiscard]] std::uint32_t find(tag name, place where, std::size_t& at) const noexcept;
     [[gnu::noinline]] std::uint32_t add(tag name, place where, std::size_t at) noexcept {
         if (is_full_.load(std::memory_order_acquire)) {
-            if (std::uint32_t const known = find(name, where, at)) return known;  // it was the last one
+            if (std::uint32_t const known = find(name, where, at)) return known;  // the last site added
         } else {
             region_lock const lock{guard_};
-            if (std::uint32_t const known = find(name, where, at)) return known;  // another was faster
+            if (std::uint32_t const known = find(name, where, at)) return known;  // another thread added it
             std::size_t const next = size();
             if (next <= capacity_) {
                 sites_[next] = {name, where};
                 size_.store(next + 1, std::memory_order_release);
                 index_[at].store(static_cast<std::uint32_t>(next), std::memory_order_release);
                 if (next == capacity_)
-                    is_full_.store(true, std::memory_order_release);  // and all can be found
+                    is_full_.store(true, std::memory_order_release);  // every site is in the index
                 return static_cast<std::uint32_t>(next);
             }
         }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Snapshots: what is where, under a budget, now.
+/// Takes snapshots of all memory below a budget.
 #pragma once
 
 #include <algorithm>
@@ -21,21 +21,21 @@
 
 namespace cuota::inline v0 {
 
-/// How much a snapshot tells of pools.
+/// How much of pools a snapshot contains.
 enum class snapshot_detail {
-    totals,  ///< figures, and what each tag has
-    blocks,  ///< each block of each segment, too
+    totals,  ///< statistics, and totals by tag
+    blocks,  ///< also each block of each segment
 };
 
 namespace detail {
 
-/// Looks at trees of budgets and at who holds bytes of them.
+/// Reads budget trees and the holders of their bytes.
 class snapshot_taker {
 public:
     explicit snapshot_taker(snapshot_detail wanted);
 
-    /// All under that node. on_node(node) is called under the lock of the tree, on_pool(pool, index) under that of the
-    /// pool. Throws: std::bad_alloc, and what those throw.
+    /// Reads the subtree of `root`. Calls on_node(node) under the tree's lock, and on_pool(pool, index) under the pool's. Throws:
+    /// std::bad_alloc, and as the callbacks.
     template <class OnNode, class OnPool>
     void add(ledger_node& root, OnNode on_node, OnPool on_pool) {
         std::vector<seen_node> nodes;
@@ -44,14 +44,14 @@ public:
             on_node(node);
         });
         enter_below(nodes, nodes.front(), std::nullopt);
-        // Bytes that are none of our business are not told: who is beside the root.
+        // Holders outside the subtree are left out.
         for (auto const& [at, who] :
              root.stakeholders([&](ledger_node const& of) { return of.is_under(root); }))
             if (auto const index = index_of(at)) add(*who, *index, on_pool);
         if (auto const* const driver = dynamic_cast<device_limit const*>(root.outer()))
             see(driver->where(), driver->overhead());
     }
-    /// The budget of a node that was seen. The node may be gone by now.
+    /// Returns the index of a node's budget. The node may have been destroyed.
     [[nodiscard]] std::optional<std::size_t> index_of(ledger_node const* node) const noexcept;
     [[nodiscard]] memory_snapshot const& seen() const noexcept { return all_; }
     [[nodiscard]] memory_snapshot take() && { return std::move(all_); }
@@ -63,7 +63,7 @@ private:
         budget_facts facts;
     };
 
-    // With all below it behind it: they come parents first, but not side by side.
+    // Adds a node, then its subtree; in `nodes`, parents come first, but subtrees are not contiguous.
     void enter_below(std::vector<seen_node> const& nodes, seen_node const& n,
                      std::optional<std::size_t> parent);
     template <class OnPool>
@@ -82,7 +82,7 @@ private:
         sum_up(facts.holdings);
         all_.holders.push_back(std::move(facts));
     }
-    // A device whose driver does not answer is left out.
+    // Adds a device if its driver responds.
     void see(device on, std::size_t overhead);
 
     bool const with_blocks_;
@@ -92,17 +92,17 @@ private:
 
 }  // namespace detail
 
-/// What is where under a budget, now: the budgets inside it, pools, who else holds bytes, and the devices they are of.
+/// Returns the budgets below `root`, pools, other holders, and their devices.
 ///
-/// Threads: any; each pool is of one instant, and so are the budgets of one tree.
-/// Throws:  std::bad_alloc. A device whose driver does not answer is left out.
-/// Cost:    a look at each live block under its pool's lock, and at each free one (for `blocks`: a record of each); a
-///          CUDA call or two for each stream that gave something back, and two for each device.
+/// Threads: any; each pool is read at one moment, and so is each tree of budgets.
+/// Throws:  std::bad_alloc. Devices with drivers that do not respond are left out.
+/// Cost:    visits each live and free block under its pool's lock (for `blocks`: copies it); one or two CUDA calls per stream with freed
+///          blocks, two per device.
 /// Example: examples/look.cpp
 [[nodiscard]] memory_snapshot snapshot_of(budget const& root,
                                           snapshot_detail wanted = snapshot_detail::blocks);
 
-/// As above, of the budget that a pool's pages and segments are charged to, and so of all pools that share it.
+/// Returns a snapshot of the budget that the pool's pages and segments are charged to, and so of all pools that share it.
 /// Threads, throws, cost: as above.
 [[nodiscard]] memory_snapshot snapshot_of(scoped_pool const& pool,
                                           snapshot_detail wanted = snapshot_detail::blocks);

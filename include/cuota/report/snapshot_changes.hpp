@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Changes from one snapshot to another, one by one, as text and as JSON. For report/snapshot_diff.hpp.
+/// Defines the entries of a snapshot_diff, and formats them as text and JSON.
 #pragma once
 
 #include <algorithm>
@@ -22,23 +22,23 @@
 
 namespace cuota::inline v0 {
 
-/// What changed under one tag, taken at one place. Bytes of blocks, in all pools.
+/// The change of one tag and call site, in bytes of blocks in all pools.
 struct place_change {
-    tag name{};                     ///< of the blocks
-    place where{};                  ///< empty where only the tag is known
+    tag name{};                     ///< tag of the blocks
+    place where{};                  ///< empty if only the tag is known
     std::size_t before = 0;         ///< bytes
     std::size_t after = 0;          ///< bytes
     std::size_t blocks_before = 0;  ///< count
     std::size_t blocks_after = 0;   ///< count
-    std::size_t came = 0;           ///< bytes of blocks that were not there before
-    std::size_t came_blocks = 0;    ///< how many those are
-    std::size_t went = 0;           ///< bytes of blocks that are there no more
-    std::size_t went_blocks = 0;    ///< how many those are
+    std::size_t came = 0;           ///< bytes of new blocks
+    std::size_t came_blocks = 0;    ///< number of new blocks
+    std::size_t went = 0;           ///< bytes of freed blocks
+    std::size_t went_blocks = 0;    ///< number of freed blocks
 };
 
-/// A pool that changed. Bytes; 0 for what a new one was, and one that is gone is.
+/// The change of a pool, in bytes; 0 while it did not exist.
 struct pool_change {
-    std::string name;                  ///< as it was made
+    std::string name;                  ///< name given at construction
     bool is_new = false;               ///< not in the earlier snapshot
     bool is_gone = false;              ///< not in the later one
     std::size_t before = 0;            ///< reserved
@@ -47,15 +47,15 @@ struct pool_change {
     std::size_t allocated_after = 0;   ///< live, as rounded up
 };
 
-/// A budget that changed. Bytes; 0 for what a new one was, and one that is gone is.
+/// The change of a budget, in bytes; 0 while it did not exist.
 struct budget_change {
-    std::string name;              ///< and those of all above it: "gpu/training"
+    std::string name;              ///< path from the root: "gpu/training"
     bool is_new = false;           ///< not in the earlier snapshot
     bool is_gone = false;          ///< not in the later one
     std::size_t before = 0;        ///< held
     std::size_t after = 0;         ///< held
-    std::size_t limit_before = 0;  ///< of the earlier one
-    std::size_t limit_after = 0;   ///< of the later one
+    std::size_t limit_before = 0;  ///< in the earlier snapshot
+    std::size_t limit_after = 0;   ///< in the later one
 };
 
 namespace detail::changes {
@@ -68,7 +68,7 @@ template <class Change>
     return c.name;
 }
 
-// Differences of two sizes need a bit more than a size has: so they are compared as growth, then as loss.
+// Compares growth, then loss: a signed difference of two sizes needs one more bit.
 template <class Change>
 void most_grown_first(std::vector<Change>& all) {
     auto const growth = [](Change const& c) { return c.after > c.before ? c.after - c.before : 0; };
@@ -81,7 +81,7 @@ void most_grown_first(std::vector<Change>& all) {
 
 // --- in words ---
 
-/// "+3.2 MiB", "-512 B", "same"
+/// Formats "+3.2 MiB", "-512 B", "same".
 [[nodiscard]] std::string step_text(std::size_t before, std::size_t after);
 
 [[nodiscard]] std::string row(std::string const& title, std::size_t before, std::size_t after,
@@ -106,10 +106,10 @@ template <class Change>
     return all.size() > most ? text + "\n  and " + count_text(all.size() - most) + " more" : text;
 }
 
-// What shrank most comes first of what shrank.
+// Lists growth, losses (the largest first), and entries with equal bytes.
 [[nodiscard]] std::string lists_of(std::vector<place_change> const& all, std::size_t most);
 
-/// "12.3 s"
+/// Formats "12.3 s".
 [[nodiscard]] std::string span_text(std::chrono::nanoseconds span);
 
 template <class Diff>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What grew and what shrank between two snapshots: by tag and place, by pool, by budget.
+/// Compares two snapshots by tag and call site, by pool, and by budget.
 #pragma once
 
 #include <algorithm>
@@ -24,26 +24,25 @@
 
 namespace cuota::inline v0 {
 
-/// What changed from one snapshot to a later one; what did not change is left out. Those that grew most come first, those
-/// that shrank most last, equal ones by name.
+/// The differences of two snapshots, without unchanged entries; sorted from the largest growth to the largest loss, then by name.
 struct snapshot_diff {
-    std::chrono::system_clock::time_point from{};  ///< when the earlier one was taken
-    std::chrono::system_clock::time_point to{};    ///< when the later one was
-    std::vector<place_change> places{};            ///< by tag and place
+    std::chrono::system_clock::time_point from{};  ///< time of the earlier snapshot
+    std::chrono::system_clock::time_point to{};    ///< time of the later one
+    std::vector<place_change> places{};            ///< by tag and call site
     std::vector<pool_change> pools{};              ///< by name, device and kind of memory
     std::vector<budget_change> budgets{};          ///< by path from the root
 
-    /// Nothing changed.
+    /// Returns whether nothing changed.
     [[nodiscard]] bool is_empty() const noexcept;
-    /// In words, 100 columns wide, without a line's end; of each list the first `most` lines.
+    /// Formats the differences in 100 columns, at most `most` lines per list, without a final newline.
     [[nodiscard]] std::string text(std::size_t most = 12) const;
-    /// As one line of JSON, without a line's end: all of it; sizes are bytes and integers.
+    /// Formats all differences as one line of JSON, without a newline; sizes are integers, in bytes.
     [[nodiscard]] std::string json() const { return detail::changes::json_of(*this); }
 };
 
 namespace detail::changes {
 
-/// Pairs those of two lists that have the same key, the first with the first; null stands for none.
+/// Pairs items with equal keys, in order; null stands for a missing partner.
 template <class Item, class KeyOf, class Visit>
 void for_each_pair(std::vector<Item> const& before, std::vector<Item> const& after, KeyOf key_of,
                    Visit visit) {
@@ -60,12 +59,12 @@ void for_each_pair(std::vector<Item> const& before, std::vector<Item> const& aft
             visit(&before[*i], static_cast<Item const*>(nullptr));
 }
 
-/// "gpu/training/step", of each budget.
+/// Returns the path of each budget: "gpu/training/step".
 [[nodiscard]] std::vector<std::string> paths_of(memory_snapshot const& all);
 
 class places {
 public:
-    /// Null: there was no such pool.
+    /// A null pointer stands for a pool that does not exist.
     void add(pool_facts const* before, pool_facts const* after);
     [[nodiscard]] std::vector<place_change> take();
 
@@ -80,7 +79,7 @@ private:
     void came(block_facts const& b);
     void stayed(block_facts const& b);
 
-    // What came and went of them is not known, but for the difference.
+    // Adds net differences, because the blocks are not known.
     void add_tags(pool_facts const& before, pool_facts const& after);
     void add_tag(tag_facts const& b, tag_facts const& a);
     [[nodiscard]] static std::size_t more(std::size_t from, std::size_t to) noexcept;
@@ -98,14 +97,13 @@ void add_budgets(memory_snapshot const& before, memory_snapshot const& after, sn
 
 }  // namespace detail::changes
 
-/// What changed from `before` to `after`. Blocks with the same address, size and tag are the same block, wherever it was
-/// taken; so what came and went in between, and is at its place again, is not seen.
+/// Returns the changes from `before` to `after`. Blocks with equal address, size and tag are the same block, whatever their call sites; so
+/// a block that was freed and allocated again at its address is not noticed.
 ///
-/// Pools are the same that have one name, device and kind of memory, budgets that have one path from the root; of
-/// several of one name the first is the first. Of a pool that has no segments in one of the snapshots only tags are
-/// known: their places are empty, and of what came and went the difference. Bytes are those of blocks, rounded up to
-/// the pool's granule; of pools what they reserved, of budgets what was held.
-/// Throws: std::bad_alloc. Cost: O(n log k) for n blocks at k places. Threads: any.
+/// Pools are matched by name, device and memory kind; budgets by their path from the root; duplicates in order. A pool without segments in
+/// one of the snapshots is compared by tag: its call sites are empty, and `came` and `went` are net differences. Bytes of blocks are
+/// rounded up to the pool's granularity; those of pools are reserved, those of budgets held.
+/// Throws: std::bad_alloc. Cost: O(n log k) for n blocks at k call sites. Threads: any.
 /// Example:
 ///     auto const before = cuota::snapshot_of(budget);
 ///     one_step();
@@ -167,11 +165,12 @@ CUOTA_INLINE auto places::live_in(pool_facts const& p) -> blocks {
     return found;
 }
 
-CUOTA_INLINE void places::add_blocks(blocks const& before, blocks const& after) {  // both by address
+// Both are sorted by address.
+CUOTA_INLINE void places::add_blocks(blocks const& before, blocks const& after) {
     auto b = before.begin();
     auto a = after.begin();
     while (b != before.end() || a != after.end()) {
-        // NOLINTNEXTLINE(bugprone-branch-clone): read in this order, no two of them can be one
+        // NOLINTNEXTLINE(bugprone-branch-clone): the conditions are evaluated in order, so no two branches are equivalent
         if (a == after.end() || (b != before.end() && (*b)->address < (*a)->address)) went(**b++);
         else if (b == before.end() || (*a)->address < (*b)->address) came(**a++);
         else if ((*a)->size != (*b)->size || !((*a)->name == (*b)->name)) went(**b++);

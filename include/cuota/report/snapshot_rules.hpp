@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What one moment tells: budgets that are nearly full, memory outside cuota, rounding, what is pending, what has no tag.
+/// Applies the rules on snapshots: full budgets, memory outside cuota, rounding, pending and untagged memory.
 #pragma once
 
 #include <algorithm>
@@ -22,34 +22,34 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// What pools, caches and loaders below each budget hold free: charged to it, and theirs to give when it is short.
+/// Returns for each budget the free bytes held by pools, caches and loaders below it, which can be reclaimed.
 [[nodiscard]] std::vector<std::size_t> cached_below(memory_snapshot const& s);
 
-/// Budgets of whose limit `budget_share` is in use, what lies free in pools and caches left out: that they give back. Of
-/// reservations none: they are meant to be full.
+/// Reports budgets with `budget_share` of their limit in use; reclaimable free bytes do not count. Reservations are excluded: they are
+/// meant to be full.
 void find_full_budgets(memory_snapshot const& s, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Device memory that neither this process's budgets nor pools took. It grew by `elsewhere_growth` since the start, where
-/// budget::learn_overhead looked then; or else it is `elsewhere_bytes` and `elsewhere_ratio` times what cuota holds.
+/// Reports device memory outside cuota if it grew by `elsewhere_growth` since the baseline of budget::learn_overhead; otherwise if it is at
+/// least `elsewhere_bytes`, and `elsewhere_ratio` times cuota's bytes.
 void find_elsewhere(device_facts const& d, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Tags of a pool whose live blocks take `rounding_bytes` and `rounding_ratio` times more than they asked for.
+/// Reports tags with live blocks `rounding_bytes` above, and `rounding_ratio` times, the requested bytes.
 void find_rounding(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
 
-/// Pinned memory that takes `pinned_bytes` and `pinned_ratio` times more than was asked for. `whose`: "pool work".
+/// Reports pinned memory `pinned_bytes` above, and `pinned_ratio` times, the requested bytes. `whose`: "pool work".
 void add_pinned(std::string const& whose, std::string const& name, std::size_t asked, std::size_t taken,
                 diagnosis_options const& o, std::vector<finding>& to);
 
-/// Pinned pools: what they reserved at most, and what was asked for at most.
+/// Compares the peaks of reserved and requested bytes of a pinned pool.
 void find_pinned(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
 
-/// In order of which stream each byte of a pool was given back last, as the events of a recording tell.
+/// Maps each byte of a pool to the stream of its last free in a recording.
 class last_frees {
 public:
-    last_frees() = default;  ///< nothing is known
+    last_frees() = default;  ///< empty map
     last_frees(recording const& r, std::size_t pool);
 
-    /// Adds the bytes of [address, address + size) to their streams'.
+    /// Adds the bytes of [address, address + size) to their streams' totals.
     void count(std::uint64_t address, std::size_t size,
                std::map<std::uint64_t, std::size_t>& by_stream) const;
 
@@ -58,7 +58,7 @@ private:
         std::uint64_t end;
         std::uint64_t stream;
     };
-    using ranges = std::map<std::uint64_t, range>;  // by where they begin; none meets another
+    using ranges = std::map<std::uint64_t, range>;  // by their first address; disjoint
 
     [[nodiscard]] ranges::const_iterator first_that_ends_after(std::uint64_t address) const;
     void add(memory_event const& e);
@@ -66,13 +66,12 @@ private:
     ranges ranges_;
 };
 
-/// Memory that was given back, and that work enqueued before may still use: `pending_bytes` of it, `pending_share` of what is
-/// live or pending. Names the stream that holds most of it, where blocks tell, or the events that were recorded before of
-/// this pool of that index.
+/// Reports freed memory that work may still use: from `pending_bytes` and `pending_share` of the live and pending bytes on. Names the
+/// stream with most of it, known from the blocks, or from the events in `before` of the pool with this index.
 void find_pending(pool_facts const& p, recording const* before, std::size_t index, diagnosis_options const& o,
                   std::vector<finding>& to);
 
-/// Pools where `untagged_share` of what is live has no tag, and `untagged_bytes`.
+/// Reports pools with `untagged_share` of the live bytes, and `untagged_bytes`, without a tag.
 void find_untagged(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to);
 
 }  // namespace cuota::inline v0::detail::diagnosis
@@ -90,7 +89,7 @@ CUOTA_INLINE std::vector<std::size_t> cached_below(memory_snapshot const& s) {
     for (holder_facts const& h : s.holders)
         for (holding const& one : h.holdings)
             if (one.is_cached) add(h.budget, one.bytes);
-    for (std::size_t i = cached.size(); i-- != 0;)  // children come after their parents
+    for (std::size_t i = cached.size(); i-- != 0;)  // children follow their parents
         if (auto const parent = s.budgets[i].parent; parent && *parent < i) add(*parent, cached[i]);
     return cached;
 }
@@ -132,7 +131,7 @@ CUOTA_INLINE void find_elsewhere(device_facts const& d, diagnosis_options const&
 }
 
 CUOTA_INLINE void find_rounding(pool_facts const& p, diagnosis_options const& o, std::vector<finding>& to) {
-    if (p.memory == memory_kind::pinned) return;  // another rule's
+    if (p.memory == memory_kind::pinned) return;  // checked by find_pinned
     for (tag_facts const& t : p.tags) {
         std::size_t const lost = beyond(t.allocated, t.requested);
         if (lost < o.rounding_bytes || !is_share(t.allocated, o.rounding_ratio, t.requested)) continue;
@@ -190,7 +189,7 @@ CUOTA_INLINE auto last_frees::first_that_ends_after(std::uint64_t address) const
 CUOTA_INLINE void last_frees::add(memory_event const& e) {
     std::uint64_t const end = e.address + e.size;
     auto at = first_that_ends_after(e.address);
-    while (at != ranges_.end() && at->first < end) {  // what was there before: only its ends stay
+    while (at != ranges_.end() && at->first < end) {  // cuts older ranges
         auto const [from, old] = *at;
         at = ranges_.erase(at);
         if (from < e.address) ranges_[from] = {e.address, old.stream};

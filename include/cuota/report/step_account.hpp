@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What each step of a recording took and gave back, by tag and place: what leaks and churn are seen by.
+/// Counts allocations and frees of a recording by step, tag and call site.
 #pragma once
 
 #include <algorithm>
@@ -19,46 +19,47 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// What one tag and place did in one step.
+/// One tag and call site in one step.
 struct site_step {
     std::size_t step = 0;
-    std::size_t taken = 0;        ///< blocks
-    std::size_t given = 0;        ///< blocks of this step that were given back in it
-    std::size_t given_older = 0;  ///< blocks of earlier steps, or from before the recording, given back in it
+    std::size_t taken = 0;  ///< blocks allocated
+    std::size_t given = 0;  ///< of these, freed in this step
+    /// Blocks of earlier steps, or from before the recording, freed in this step.
+    std::size_t given_older = 0;
     std::size_t taken_bytes = 0;
-    std::size_t live_bytes = 0;  ///< of those taken in this step
-    std::size_t at_once = 0;     ///< the most `live_bytes`
-    std::size_t stayed = 0;      ///< blocks of this step that were live when the last step ended
-    std::int64_t growth = 0;     ///< bytes taken less bytes given back, whenever these were taken
+    std::size_t live_bytes = 0;  ///< bytes of this step's blocks not yet freed
+    std::size_t at_once = 0;     ///< maximum of `live_bytes`
+    std::size_t stayed = 0;      ///< blocks of this step live when the last step ended
+    std::int64_t growth = 0;     ///< bytes allocated minus bytes freed, of whatever age
 };
 
-/// What one tag and place did in a pool or resource, step by step; steps in which it did nothing are left out.
+/// One tag and call site in a pool or resource; steps without events are left out.
 struct site_account {
     std::uint16_t source = 0;
     std::uint32_t site = 0;
     std::vector<site_step> steps{};
 };
 
-/// A step is here from one end of a step to the next, so that nothing between steps is lost: number 0 ends with the first
-/// `step_ended`, and may have begun before the recording did or hold what a program sets up. What follows the last end
-/// is not counted. A pool or resource without steps of its own goes by those of the pool that has the most.
+/// Accounts by steps. A step extends from one step_ended to the next, so events between steps are included: step 0 ends with the first
+/// step_ended, and may have begun before the recording or include setup. Events after the last step_ended are not counted. Sources without
+/// steps use those of the pool with the most.
 class step_account {
 public:
     explicit step_account(recording const& r);
 
-    /// In the order in which they first did something.
+    /// Returns the accounts in the order of their first events.
     [[nodiscard]] std::vector<site_account> const& sites() const noexcept { return sites_; }
-    /// Whether any step ended; without one there are no accounts.
+    /// Returns whether any step ended; without one, no accounts exist.
     [[nodiscard]] bool has_steps() const noexcept { return clock_.has_value(); }
-    /// How many steps the pool or resource saw end.
+    /// Returns the number of steps that ended for the source.
     [[nodiscard]] std::size_t steps_of(std::uint16_t source) const noexcept;
-    /// Whose steps those are.
+    /// Returns the source that supplies its steps.
     [[nodiscard]] std::size_t clock_of(std::uint16_t source) const noexcept;
 
 private:
     struct where_kept {
         std::size_t account = 0;
-        std::size_t step = 0;  // an index in its steps
+        std::size_t step = 0;  // index in its steps
     };
     struct address_of {
         std::uint16_t source;
@@ -75,9 +76,9 @@ private:
     [[nodiscard]] site_step& step_at(where_kept at) noexcept { return sites_[at.account].steps[at.step]; }
     [[nodiscard]] where_kept entry(std::uint16_t source, std::uint32_t site, std::size_t step);
 
-    std::vector<std::size_t> ends_;       // of each source
-    std::optional<std::size_t> clock_{};  // the source with the most of them
-    std::vector<std::size_t> now_{};      // how many of them have been
+    std::vector<std::size_t> ends_;       // number of steps of each source
+    std::optional<std::size_t> clock_{};  // the source with the most steps
+    std::vector<std::size_t> now_{};      // number of steps ended so far
     std::vector<site_account> sites_{};
     std::map<std::pair<std::uint16_t, std::uint32_t>, std::size_t> accounts_{};  // indices in sites_
     std::unordered_map<address_of, std::pair<where_kept, std::size_t>, hash> open_{};
@@ -120,7 +121,7 @@ CUOTA_INLINE void step_account::apply(recording const& r, memory_event const& e)
     }
     if (e.kind != event_kind::allocated && e.kind != event_kind::free_requested) return;
     std::size_t const step = now_[clock_of(e.source)];
-    if (step == steps_of(e.source)) return;  // no end follows
+    if (step == steps_of(e.source)) return;  // after the last step
     std::uint32_t const site = e.site < r.sites.size() ? e.site : 0;
     if (e.kind == event_kind::allocated) take(e, site, step);
     else give(e, site, step);
@@ -140,7 +141,7 @@ CUOTA_INLINE void step_account::take(memory_event const& e, std::uint32_t site, 
 
 CUOTA_INLINE void step_account::give(memory_event const& e, std::uint32_t site, std::size_t step) {
     auto const open = open_.find({e.source, e.address});
-    if (open == open_.end()) {  // from before the recording, or from before the ring had room
+    if (open == open_.end()) {  // from before the recording, or overwritten
         site_step& now = step_at(entry(e.source, site, step));
         ++now.given_older;
         now.growth -= static_cast<std::int64_t>(e.size);
@@ -148,8 +149,7 @@ CUOTA_INLINE void step_account::give(memory_event const& e, std::uint32_t site, 
     }
     auto const [taken, size] = open->second;
     open_.erase(open);
-    where_kept const at =
-        entry(e.source, sites_[taken.account].site, step);  // its own, whoever gives it back
+    where_kept const at = entry(e.source, sites_[taken.account].site, step);  // the site of its allocation
     site_step& then = step_at(taken);
     site_step& now = step_at(at);
     then.live_bytes -= size;

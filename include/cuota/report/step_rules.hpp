@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the steps of a recording tell: what grows in each of them, and what is taken over and over.
+/// Applies the rules on steps: leaks and churn.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@
 
 namespace cuota::inline v0::detail::diagnosis {
 
-/// How many steps in a row, up to the last that ended, are in the account and fulfil something. Number 0 never counts: it may
-/// hold what a program sets up, and its begin may be missing.
+/// Returns the number of consecutive steps, up to the last that ended, that satisfy `is_so`. Step 0 does not count: it may include setup,
+/// and its beginning may be missing.
 template <class IsSo>
 [[nodiscard]] std::size_t last_steps_that(site_account const& a, std::size_t steps, IsSo is_so) {
     std::size_t run = 0;
@@ -32,22 +32,21 @@ template <class IsSo>
     return run;
 }
 
-/// "in each of the last 10 steps", "in the last step".
+/// Formats "in each of the last 10 steps", "in the last step".
 [[nodiscard]] std::string last_steps_text(std::size_t steps);
 
-/// "pool work", "resource host", "budget gpu".
+/// Formats "pool work", "resource host", "budget gpu".
 [[nodiscard]] std::string words_for(event_source const& s);
 
-/// Tags and places that leak: in each of the last steps (`leak_steps` or more in a row, up to the last that ended) more was
-/// taken than given back, and something that was taken in it was live when the last step ended; `leak_bytes` in all.
-/// So what grows and stops is none, nor what takes turns (the old one goes), nor a full cache (as much goes as comes),
-/// nor what is taken anew in each step and a little larger. A cache that is still filling looks the same as a leak: from
-/// twice `leak_steps` on it is called a problem, before that a warning.
+/// Reports tags and call sites that leak: in each of the last steps (at least `leak_steps` in a row), more bytes were allocated than freed,
+/// and a block of it was live when the last step ended; with `leak_bytes` in total. So growth that stops is not reported, nor replacement
+/// (the old block is freed), a full cache (inflow equals outflow), or a block reallocated slightly larger in each step. A cache that is
+/// still filling looks like a leak. From twice `leak_steps` on, the finding is a problem, otherwise a warning.
 void find_leaks(recording const& r, step_account const& steps, diagnosis_options const& o,
                 std::vector<finding>& to);
 
-/// Tags and places that take `churn_count` blocks or more in each of the last `churn_steps` steps or more, give all of them
-/// back in the same step, and never have more than a `churn_reuse`-th of their bytes at once: so much taken once would do.
+/// Reports tags and call sites that churn: in each of at least `churn_steps` last steps, they allocated `churn_count` blocks or more, freed
+/// all in the same step, and never had more than 1 / `churn_reuse` of the bytes at once, so that one allocation of that size would suffice.
 void find_churn(recording const& r, step_account const& steps, diagnosis_options const& o,
                 std::vector<finding>& to);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A snapshot on one screen: what is where, and why something would not fit.
+/// Formats a snapshot for one screen.
 #pragma once
 
 #include <algorithm>
@@ -25,26 +25,26 @@
 
 namespace cuota::inline v0 {
 
-/// How a summary is drawn, and how long its lists are: of what is left out, the count and the bytes are told.
+/// Style of a summary, and lengths of its lists. Omitted entries are shown as a number and bytes.
 struct summary_options {
     bool utf8 = false;  ///< bars of block characters, in eighths of a column
-    bool colour =
-        false;  ///< bars of budgets that are 75 % full in yellow, of 90 % in red, by escape sequences
+    /// Colors the bars of budgets by escape sequences: yellow from 75 %, red from 90 %.
+    bool colour = false;
     std::size_t most_budgets = 14;  ///< lines of budgets
     std::size_t most_pools = 4;     ///< pools with a table of their own
     std::size_t most_tags = 12;     ///< lines of tags
-    std::size_t most_holders = 6;   ///< lines of who else holds bytes
+    std::size_t most_holders = 6;   ///< lines of other holders
     std::size_t most_devices = 4;   ///< lines of devices
 };
 
 namespace detail::screen {
 
-/// "2026-11-24 00:28:34 UTC"
+/// Formats "2026-11-24 00:28:34 UTC".
 [[nodiscard]] std::string time_text(std::chrono::system_clock::time_point at);
 
 [[nodiscard]] std::string budget_name(memory_snapshot const& all, std::size_t index);
 
-// A heading, then a line for each of the first `most` items, then how many more there are, and their bytes.
+// Formats a heading, a line per item up to `most`, and the number and bytes of the rest.
 template <class Items, class Line, class Bytes>
 [[nodiscard]] std::string table(std::string heading, Items const& items, std::size_t most, Line line,
                                 Bytes bytes_of) {
@@ -71,7 +71,7 @@ template <class Items, class Line, class Bytes>
 
 [[nodiscard]] std::string pool_title(memory_snapshot const& all, pool_facts const& p);
 
-// What nobody has, in how large pieces.
+// Describes the free bytes and their blocks.
 [[nodiscard]] std::string free_text(pool_stats const& s);
 
 [[nodiscard]] std::string pool_rows(memory_snapshot const& all, pool_facts const& p);
@@ -103,10 +103,10 @@ struct holder_sum {
 
 // --- devices ---
 
-/// Of device memory on it. Bytes.
+/// Returns the device memory that pools have reserved on it.
 [[nodiscard]] std::size_t in_pools(memory_snapshot const& all, int device) noexcept;
 
-/// What is gone, and neither ours nor was gone at the start. Bytes.
+/// Returns the bytes outside cuota, less the baseline.
 [[nodiscard]] std::size_t unaccounted(device_facts const& d) noexcept;
 
 [[nodiscard]] std::string device_row(memory_snapshot const& all, device_facts const& d);
@@ -115,23 +115,20 @@ struct holder_sum {
 
 }  // namespace detail::screen
 
-/// The snapshot on one screen of 100 columns, some 45 lines at most in ordinary cases; without a line's end.
+/// Formats the snapshot for one screen of 100 columns, usually up to 45 lines, without a final newline.
 ///
-/// budgets  as a tree: how full, held, limit; room: what a charge could take by this budget and all above it, without
-///          what caches could give back; peak. A reservation is named as one: its limit is held by its parent.
-/// pools    now, and below at most: as asked for, rounded up, with what streams may still use, taken of the device.
-///          Free is reserved less allocated; it is fragmented by 1 - largest free block / free: at 0 % one block could
-///          have all of it.
-/// tags     allocated bytes in all pools, of whatever memory, and their share of all that is live; steps: the age of the
-///          oldest. A peak is "-" where a pool has no recorder; of several pools it is "<=" their sum, for they are of
-///          different moments.
-/// besides  loaders, reservations, budgeted memory: what is used of it, what lies free, and the largest part.
-/// devices  elsewhere: gone and not ours; at start: what of it was there before (budget::learn_overhead), "-" when
-///          nobody learned it; unknown: the rest, of other programs, libraries and the context.
+/// budgets  a tree: share of the limit, held, limit; room: the largest charge that fits in the budget and its ancestors without reclaiming;
+///          peak. Reservations are marked; their limit is held by the parent.
+/// pools    current values and below them peaks: requested, allocated (rounded up), active (with blocks that streams may still use),
+///          reserved. Free is reserved - allocated; fragmentation is 1 - largest free block / free: at 0 %, one block could have it all.
+/// tags     allocated bytes in all pools, of any kind, and share of all live bytes; steps: age of the oldest block. A peak is "-" if a pool
+///          has no recorder; of several pools, "<=" the sum of their peaks, which may be of different times.
+/// besides  loaders, reservations, budgeted memory: bytes in use, free bytes, and the largest part.
+/// devices  elsewhere: used outside cuota; at start: the baseline of budget::learn_overhead, or "-"; unknown: the difference, of other
+///          programs, libraries and the context.
 ///
-/// Most bytes first, then by name. Names are cut in the middle; of control characters and bytes that are no UTF-8 a
-/// question mark is shown.
-/// Throws: std::bad_alloc. Cost: that of sorting budgets, pools and tags; blocks are not looked at.
+/// Sorted by descending bytes, then by name. Names are cut in the middle; control characters and invalid UTF-8 become question marks.
+/// Throws: std::bad_alloc. Cost: that of sorting budgets, pools and tags; blocks are not read.
 /// Units: bytes. Threads: any. Example: examples/look.cpp
 [[nodiscard]] std::string summary(memory_snapshot const& all, summary_options how = {});
 
@@ -186,7 +183,8 @@ CUOTA_INLINE std::string budget_table(memory_snapshot const& all, summary_option
     std::string text = "\n\n" + left("budget", 46) + right("full", 7) + right("held", 11) +
                        right("limit", 11) + right("room", 11) + right("peak", 11);
     std::size_t left_out = 0;
-    std::size_t bytes = 0;  // of those that are in no other one left out: each byte once
+    // Bytes held by omitted budgets without an omitted parent: each byte once.
+    std::size_t bytes = 0;
     for (std::size_t const i : order) {
         if (is_shown[i]) {
             text += '\n' + budget_row(all.budgets[i], rooms[i], how);

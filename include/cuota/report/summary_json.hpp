@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A snapshot as one line of JSON, for programs.
+/// Formats a snapshot as one line of JSON, for programs.
 #pragma once
 
 #include <chrono>
@@ -22,9 +22,9 @@
 
 namespace cuota::inline v0 {
 
-/// What of a snapshot is told in JSON.
+/// Options of summary_json.
 struct summary_json_options {
-    bool blocks = false;  ///< each pool's segments and their blocks, too, where the snapshot has them
+    bool blocks = false;  ///< segments and blocks of pools, if the snapshot has them
 };
 
 namespace detail::screen {
@@ -80,13 +80,13 @@ template <class Number>
 
 }  // namespace detail::screen
 
-/// The snapshot as one line of JSON, without a line's end. Sizes are bytes and integers; `unlimited`, and what is not
-/// known, is null. Budgets, pools and devices stand in the snapshot's order: "budget" and "parent" are indices of
-/// "budgets". "tags" are sums over the pools, as tag_totals gives them; each pool has its own besides. "room" is what a
-/// charge could take, by the budget and all above it. "taken_ms" counts from 1970.
+/// Formats the snapshot as one line of JSON, without a newline. Sizes are integers in bytes; `unlimited` and unknown values are null.
+/// Budgets, pools and devices are in the snapshot's order: "budget" and "parent" are indices in "budgets". "tags" are sums over the pools,
+/// as by tag_totals; each pool also has its own. "room" is the largest charge that fits in the budget and its ancestors. "taken_ms" counts
+/// from 1970.
 ///
-/// Strings are UTF-8: control characters are escaped, bytes that are none become U+FFFD.
-/// Throws: std::bad_alloc. Cost: in the figures told; some 200 bytes for each block. Threads: any.
+/// Strings are UTF-8: control characters are escaped, invalid bytes become U+FFFD.
+/// Throws: std::bad_alloc. Cost: by size of the output; about 200 bytes per block. Threads: any.
 /// Example: std::puts(cuota::summary_json(cuota::snapshot_of(budget)).c_str());
 [[nodiscard]] std::string summary_json(memory_snapshot const& all, summary_json_options how = {});
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Axes with round ticks: bytes in KiB, MiB and GiB, times in us, ms and s.
+/// Computes axes with round ticks for bytes and times.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A tick: where it is, in bytes or nanoseconds, and its number in the unit of its axis.
+/// A tick: its position in bytes or nanoseconds, and its label in the axis's unit.
 struct axis_tick {
     double value = 0;
     std::string text{};
@@ -29,14 +29,14 @@ struct axis_ticks {
 struct axis_unit {
     char const* name;
     double size;
-    bool is_whole;  // there is nothing smaller
+    bool is_whole;  // the smallest unit
 };
 
-/// "2.5" of 25 tenths.
+/// Formats tenths: "2.5" for 25.
 [[nodiscard]] std::string tenths_text(std::uint64_t tenths, bool with_decimal);
 
-/// Ticks between `first` and `last`, at most `most` + 1: multiples of 1, 2 or 5 times a power of ten of the largest
-/// unit that `last - first` is `fill` times.
+/// Returns at most `most` + 1 ticks in [first, last]: multiples of 1, 2 or 5 times a power of ten, in the largest unit u with last - first
+/// >= fill * u.
 [[nodiscard]] axis_ticks round_ticks(double first, double last, std::size_t most,
                                      std::span<axis_unit const> units, double fill);
 
@@ -46,12 +46,12 @@ inline constexpr axis_unit byte_units[] = {
 inline constexpr axis_unit time_units[] = {{"ns", 1, true},   {"us", 1e3, false},   {"ms", 1e6, false},
                                            {"s", 1e9, false}, {"min", 60e9, false}, {"h", 3600e9, false}};
 
-/// From 0 up.
+/// Returns ticks from 0 to `last`.
 [[nodiscard]] axis_ticks byte_ticks(double last, std::size_t most);
-/// Nanoseconds.
+/// Returns ticks for times in nanoseconds.
 [[nodiscard]] axis_ticks time_ticks(double first, double last, std::size_t most);
 
-/// "12.3 ms" of nanoseconds: one decimal.
+/// Formats nanoseconds with one decimal: "12.3 ms".
 [[nodiscard]] std::string time_text(std::uint64_t ns);
 
 }  // namespace cuota::inline v0::detail

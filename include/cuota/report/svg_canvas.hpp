@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What pictures in SVG are put together from: lines, boxes and text, and the colours they have in light and dark.
+/// Draws lines, boxes and text in SVG, in a light or dark theme.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,12 @@
 
 namespace cuota::inline v0 {
 
-/// Whom the picture is for.
+/// Theme of a picture.
 enum class svg_theme {
-    automatic,  ///< light or dark, as the reader's browser is; light where it does not say, and in print
-    light,      ///< dark on white, whoever looks
-    dark,       ///< light on dark grey, whoever looks
+    /// Follows the viewer's browser; light without a preference, and in print.
+    automatic,
+    light,  ///< dark on white
+    dark,   ///< light on dark gray
 };
 
 namespace detail {
@@ -31,7 +32,7 @@ public:
     void add(std::string_view xml) { (text_ += xml) += '\n'; }
     void add_line(char const* kind, double x1, double y1, double x2, double y2);
     void add_rect(std::string const& kind, svg_box b);
-    // `drawn` is drawable, and fits where it is put.
+    // `drawn` is drawable, and fits.
     void add_text(double x, double y, std::string_view drawn, char const* kind = "", char const* anchor = "");
 
     void add_triangle(double x, double y);
@@ -40,7 +41,7 @@ public:
     [[nodiscard]] static std::string colour(std::size_t i);
 
 private:
-    // Okabe and Ito's, and some between: neighbours differ in lightness, and in hue for all kinds of eyes.
+    // Colors of Okabe and Ito, and some between: neighbors differ in lightness, and in hue also for color-blind viewers.
     static constexpr char const* colours[] = {"0072b2", "e69f00", "6a5acd", "cc79a7", "ddcc77", "d55e00",
                                               "ffb8a8", "1e6e78", "999933", "88ccee", "aa4499", "56b4e9"};
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a picture of a recording has to say, before it is drawn.
+/// Extracts a picture's data from a recording.
 #pragma once
 
 #include <algorithm>
@@ -36,8 +36,8 @@ struct svg_facts {
     levels all{};
     std::string title{};
     char const* by = "";
-    std::vector<svg_limit> limits{};  ///< the lowest first
-    std::vector<svg_step> steps{};    ///< of the pool that has most
+    std::vector<svg_limit> limits{};  ///< in ascending order
+    std::vector<svg_step> steps{};    ///< of the pool with the most steps
     std::vector<memory_event const*> refusals{};
     std::vector<std::string> caption{};
 };
@@ -51,7 +51,7 @@ public:
 private:
     [[nodiscard]] static bool has_blocks(event_source const& s);
     void choose_sources();
-    // Those that what is shown is charged to, and those above. Where that is not known: all.
+    // Finds the budgets that the shown sources are charged to, and their ancestors; if none is known, all.
     void find_budgets();
     void find_steps();
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The plot of a recording: scales, stacked areas, and lines over them.
+/// Plots a recording: scales, stacked areas and lines.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,14 @@
 
 namespace cuota::inline v0 {
 
-/// What to draw, and how large.
+/// Contents and size of a picture.
 struct svg_options {
-    std::string title{};            ///< empty: what the picture shows
-    levels_by by = levels_by::tag;  ///< what an area is
-    std::size_t most = 12;          ///< areas of their own, and fewer where the legend has no room for them
-    std::vector<std::uint16_t>
-        sources{};  ///< as in levels_options; empty: all device memory, or all where none is
-    svg_theme theme = svg_theme::automatic;  ///< its colours
+    std::string title{};            ///< empty: describes the contents
+    levels_by by = levels_by::tag;  ///< grouping of blocks
+    std::size_t most = 12;          ///< separate areas, fewer if the legend has no space
+    /// Indices as in levels_options. Empty: all device memory, or all memory if none is on a device.
+    std::vector<std::uint16_t> sources{};
+    svg_theme theme = svg_theme::automatic;  ///< colors
     unsigned width = 960;                    ///< pixels; from 560 to 4096
     unsigned height = 460;                   ///< pixels; from 280 to 4096
 };
@@ -40,8 +40,8 @@ class svg_plot : public svg_canvas {
 public:
     svg_plot(svg_options const& options, svg_facts facts);
 
-    // As fine as the size of the picture allows. Where columns have no room for what happens in them, of each the moment
-    // with most bytes.
+    // Draws the areas as finely as the size of the picture allows. If changes outnumber the pixels, each column shows the moment with the
+    // most bytes.
     void add_areas();
     void add_lines();
 
@@ -51,7 +51,7 @@ protected:
     static constexpr double row_height = 19;
 
     [[nodiscard]] double x_after(double nanoseconds) const noexcept;
-    // A difference of integers: times may be larger than what a double tells apart.
+    // Subtracts integers: times may exceed the precision of a double.
     [[nodiscard]] double x_of(std::uint64_t at) const noexcept;
     [[nodiscard]] double y_of(double bytes) const noexcept;
     [[nodiscard]] double y_of(std::size_t bytes) const noexcept { return y_of(static_cast<double>(bytes)); }
@@ -66,29 +66,29 @@ protected:
     double bottom_;
     double under_ = facts_.steps.empty() ? 0 : 20;  // between the plot and its times
     double highest_ = 1;                            // bytes, at `top`
-    double span_ = 1;                               // nanoseconds, from `left` to the right
-    std::vector<level_curve const*> layers_;        // from below
+    double span_ = 1;                               // nanoseconds, from `left` to right_
+    std::vector<level_curve const*> layers_;        // from bottom to top
     bool is_outlined_ = false;
     bool is_dense_ = false;
     bool has_lowest_ = false;
 
 private:
-    static constexpr double column = 2;          // of pixels, with at most four points each
-    static constexpr double least_width = 0.45;  // what lasts no time is seen nevertheless
+    static constexpr double column = 2;          // pixels, with at most four points each
+    static constexpr double least_width = 0.45;  // of a change, to be visible
     static constexpr std::size_t most_area_bytes = 150'000;
 
     void choose_scale();
-    // What is there nearly all the time lies below what comes and goes, so that its edges are straight; "others" on top.
+    // Puts steady layers below varying ones, so that edges stay straight; "others" is on top.
     void order_layers();
-    // Over time.
+    // Returns the mean over time / the peak.
     [[nodiscard]] double mean_of_peak(level_curve const& curve) const noexcept;
     struct moment {
         double x;
         std::uint64_t at;
     };
-    // When a part changes, with the total then.
+    // Returns the times when a part changes, with the total.
     [[nodiscard]] std::vector<level_point> changes() const;
-    // Of each column of pixels what is `best` in it, from its left side on.
+    // Returns for each column of pixels its best moment according to `better`, at the column's left side.
     template <class Better>
     [[nodiscard]] std::vector<moment> best_of_columns(std::vector<level_point> const& points, double width,
                                                       Better better) const {
@@ -105,9 +105,9 @@ private:
         return result;
     }
     [[nodiscard]] std::vector<moment> with_width(std::vector<level_point> const& points, double width) const;
-    // Where whole steps happen in a column: what is left between them.
+    // Draws the minimum of each column, if columns contain whole steps.
     void add_lowest(std::vector<level_point> const& all);
-    // The uppermost first, each down to the bottom: those below are drawn over it, and no seam shows.
+    // Draws the uppermost area first, each down to the bottom, so that no seams appear.
     [[nodiscard]] std::string areas(std::vector<moment> const& when) const;
     [[nodiscard]] std::string area(std::vector<moment> const& when, std::vector<double> const& below,
                                    std::vector<double> const& above) const;
@@ -187,11 +187,12 @@ CUOTA_INLINE std::string svg_plot::colour_of(std::size_t layer) const {
 CUOTA_INLINE void svg_plot::choose_scale() {
     levels const& all = facts_.all;
     highest_ = static_cast<double>(std::max({all.total.peak, all.reserved.peak, std::size_t{1}}));
-    double const room = 1.6 * highest_;  // a limit above that is said, not drawn
+    double const room = 1.6 * highest_;  // higher limits are named, not drawn
     for (svg_limit const& l : facts_.limits)
         if (static_cast<double>(l.bytes) <= room) highest_ = std::max(highest_, static_cast<double>(l.bytes));
     highest_ *= 1.08;
-    span_ = std::max(static_cast<double>(all.until - all.from), 1.0) * 1.01;  // the last level is seen
+    // So that the last level is visible.
+    span_ = std::max(static_cast<double>(all.until - all.from), 1.0) * 1.01;
 }
 
 CUOTA_INLINE void svg_plot::order_layers() {

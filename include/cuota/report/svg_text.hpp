@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Text in SVG: well-formed whatever the names are, about as wide as it says, and never one label over another.
+/// Formats text for SVG: well-formed, of estimated width, and with labels that do not overlap.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// What XML does not allow, or what would turn the text around it: C1 controls, marks of direction, non-characters.
+/// Returns whether XML forbids the character, or it affects text around it: C1 controls, bidirectional controls, non-characters.
 [[nodiscard]] constexpr bool is_unfit_for_xml(std::string_view character) noexcept {
     auto const byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
     if (character.size() == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;
@@ -30,16 +30,16 @@ namespace cuota::inline v0::detail {
                            : byte(1) == 0x81 && low >= 0xA6 && low <= 0xA9;
 }
 
-/// The text with a question mark for each character that a picture cannot show. UTF-8.
+/// Replaces each character that a picture cannot show by a question mark. UTF-8.
 [[nodiscard]] std::string drawable(std::string_view text);
 
-/// Drawable text, escaped for XML: between tags, and in attributes.
+/// Escapes drawable text for XML elements and attributes.
 [[nodiscard]] std::string xml_text(std::string_view text);
 
-/// "12.5", "-3": one decimal, and none where it is 0; with a point in every locale.
+/// Formats one decimal, omitted if 0: "12.5", "-3"; with a decimal point in every locale.
 [[nodiscard]] std::string svg_number(double x);
 
-/// How wide a character is, in sizes of the font: no less than in the sans-serif fonts that are in use.
+/// Returns the width of a character in em, at least that of common sans-serif fonts.
 [[nodiscard]] constexpr double em_of(std::string_view character) noexcept {
     constexpr std::string_view narrow = " .,:;'|!ijltfrI()[]-/";
     constexpr std::string_view wide = "mwMWQO@%+=<>~_&";
@@ -53,7 +53,7 @@ namespace cuota::inline v0::detail {
     return static_cast<unsigned char>(c) >= 0xE3 ? 1.1 : 1.0;
 }
 
-/// How wide drawable text is, about, in the units of `font_size`.
+/// Returns the approximate width of drawable text, in units of `font_size`.
 [[nodiscard]] constexpr double text_width(std::string_view text, double font_size) noexcept {
     double ems = 0;
     for (std::size_t at = 0; at < text.size();) {
@@ -64,13 +64,13 @@ namespace cuota::inline v0::detail {
     return ems * font_size;
 }
 
-/// The text made drawable and cut to a width: its begin and its end with an ellipsis between, no character broken.
+/// Makes text drawable and cuts it to a width: its beginning and end, with an ellipsis between. Characters are not split.
 [[nodiscard]] std::string fitted(std::string_view text, double width, double font_size);
 
-/// The same, cut at its end: for sentences.
+/// Cuts at the end instead, for sentences.
 [[nodiscard]] std::string fitted_head(std::string_view text, double width, double font_size);
 
-/// A rectangle; y goes down.
+/// A rectangle; y points down.
 struct svg_box {
     double x = 0;
     double y = 0;
@@ -85,13 +85,13 @@ struct svg_box {
     }
 };
 
-/// Where labels stand already.
+/// Places labels without overlap.
 class label_board {
 public:
     explicit label_board(svg_box whole) : whole_{whole} {}
 
     void take(svg_box b) { taken_.push_back(b); }
-    /// Takes the first of the boxes that lies in the whole and touches none taken before; none where all would.
+    /// Reserves the first box that is within the whole and touches no reserved one; nothing if all do.
     [[nodiscard]] std::optional<svg_box> place(std::span<svg_box const> wishes);
 
 private:
@@ -146,7 +146,7 @@ CUOTA_INLINE std::string fitted(std::string_view text, double width, double font
     std::string_view const view = whole;
     for (std::size_t at = 0; at != view.size(); at += characters.back().size())
         characters.push_back(view.substr(at, utf8_length(view, at)));
-    double left = width / font_size - 1.0;  // the ellipsis
+    double left = width / font_size - 1.0;  // minus the ellipsis
     std::string head;
     std::string_view tail = view.substr(view.size());
     for (std::size_t first = 0, last = characters.size(); first != last;) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What is live under each tag, in all pools of a snapshot together.
+/// Sums live bytes by tag over the pools of a snapshot.
 #pragma once
 
 #include <algorithm>
@@ -19,27 +19,25 @@
 
 namespace cuota::inline v0 {
 
-/// What is live under one tag. Bytes.
+/// Live bytes of one tag.
 struct tag_total {
-    tag name{};                   ///< the same in each pool
-    std::size_t pools = 0;        ///< how many of them know the tag
-    std::size_t first_pool = 0;   ///< the first of them: an index in memory_snapshot::pools
+    tag name{};                   ///< matched by text
+    std::size_t pools = 0;        ///< number of pools with the tag
+    std::size_t first_pool = 0;   ///< the first one: an index in memory_snapshot::pools
     std::size_t live_blocks = 0;  ///< count
-    std::size_t requested = 0;    ///< as asked for
-    std::size_t allocated = 0;    ///< rounded up to the pools' granules
-    std::size_t oldest = 0;       ///< how many steps have begun since the first of them was taken
-    /// The most that was allocated, since recorders look on; none where one of the pools has no recorder. Peaks of
-    /// several pools are of different moments: their sum, as it stands here, was perhaps never reached, and is never
-    /// less than what was.
+    std::size_t requested = 0;    ///< as requested
+    std::size_t allocated = 0;    ///< rounded up
+    std::size_t oldest = 0;       ///< steps begun since its oldest block was allocated
+    /// Peak of `allocated` since recorders observe; none if one of the pools has no recorder. For several pools, the sum of their peaks: an
+    /// upper bound, because they may be of different times.
     std::optional<std::size_t> peak{};
 
-    /// True for the peak of one pool; of several, it is a bound.
+    /// Returns whether `peak` is exact (of one pool) or a bound.
     [[nodiscard]] bool is_peak_exact() const noexcept { return pools <= 1; }
 };
 
-/// One entry for each tag: most bytes first, then the highest peak, then by name.
-/// Throws: std::bad_alloc. Cost: O(n log n) in the pools' tags; blocks are not looked at.
-/// Threads: any.
+/// Returns an entry per tag, by descending bytes, then by descending peak, then by name.
+/// Throws: std::bad_alloc. Cost: O(n log n) in the pools' tags; blocks are not read. Threads: any.
 /// Example: for (auto const& t : cuota::tag_totals(cuota::snapshot_of(budget))) show(t.name.text(), t.allocated);
 [[nodiscard]] std::vector<tag_total> tag_totals(memory_snapshot const& all);
 

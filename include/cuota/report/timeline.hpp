@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A recording as a page: one HTML file that shows, in any browser, where the memory was over time.
+/// Writes a recording as one HTML file that shows memory over time.
 #pragma once
 
 #include <fstream>
@@ -23,7 +23,7 @@
 
 namespace cuota::inline v0 {
 
-/// What a timeline is called.
+/// Options of a timeline.
 struct timeline_options {
     std::string title = "Memory over time";  ///< of the page
 };
@@ -34,21 +34,20 @@ namespace detail {
 
 }  // namespace detail
 
-/// Writes the page of a recording: live bytes by tag over time, what the pools reserved, the budgets' limits, refusals,
-/// reclaims, steps and notes, and, for any moment, what was where in each segment. The file needs no other, and no
-/// network; it is read with a mouse, with keys alone, by a screen reader, or on paper. A recording without events makes
-/// a page that says so. Names in it may hold anything.
+/// Writes a page of live bytes by tag over time, reserved bytes of pools, budget limits, refusals, reclaims, steps and notes, and the
+/// contents of each segment at any moment. The file is self-contained; it is usable by mouse, by keyboard alone, by a screen reader, and in
+/// print. Without events, the page says so. Names may be any bytes.
 ///
-/// Units:  the page counts in doubles: times and sums of bytes beyond 2^53 are rounded, addresses are not.
-/// Throws: data_error when the stream does not take it (what it took stays there), std::bad_alloc.
-/// Cost:   O(n log n) in the events; some 40 bytes of page for each event, made in host memory first.
-/// Threads: any, one for a stream.
+/// Units:  the page computes in doubles: times and sums of bytes beyond 2^53 are rounded, addresses are not.
+/// Throws: data_error if the stream fails (it keeps what was written); std::bad_alloc.
+/// Cost:   O(n log n) in the events; about 40 bytes per event, built in host memory first.
+/// Threads: any, one per stream.
 /// Example: examples/look.cpp
 void write_timeline(std::ostream& out, recording const& r, timeline_options const& options = {});
 
-/// The same, into a file, which it makes or replaces.
-/// Throws: data_error that names the file when it cannot be written (a part of it may be there), std::bad_alloc.
-/// Threads: any, one for a file. Example: examples/look.cpp
+/// Writes the page to a file, which is created or replaced.
+/// Throws: data_error with the file's name if it cannot be written (it may be incomplete); std::bad_alloc.
+/// Threads: any, one per file. Example: examples/look.cpp
 void write_timeline_file(std::string const& path, recording const& r, timeline_options const& options = {});
 
 }  // namespace cuota::inline v0

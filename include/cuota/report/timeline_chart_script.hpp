@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `timeline`: the page's script, part 3: the chart.
+/// Internal to `timeline`: part 3 of the page's script, the chart.
 #pragma once
 
 #include <string_view>

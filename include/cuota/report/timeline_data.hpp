@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `timeline`: a recording as the JSON that the page reads.
+/// Internal to `timeline`: converts a recording to the JSON that the page reads.
 #pragma once
 
 #include <algorithm>
@@ -24,25 +24,25 @@
 
 namespace cuota::inline v0::detail {
 
-/// JSON that may stand in a script element: no `<`, so that no text ends the element or begins a comment in it, and
-/// no line ends of Unicode's, which old readers of scripts stumble on.
+/// Makes JSON safe in a script element: without `<`, so that no text ends the element or begins a comment, and without Unicode line
+/// separators, which old parsers reject.
 [[nodiscard]] std::string json_in_html(std::string_view json);
 
-/// A run of addresses that blocks and segments were in. What is in it is told by its offset: a double, which is all
-/// that a page counts in, holds 53 bits of it exactly, and an address has 64.
+/// A range of addresses of blocks and segments. Addresses are written as offsets in it, because a page's doubles hold only 53 of 64 bits
+/// exactly.
 struct timeline_region {
     std::uint16_t source = 0;
     std::uint64_t first = 0;
     std::uint64_t last = 0;  ///< one past its end
 };
 
-/// The regions of all lives of a recording: those of one source that touch are one.
+/// The regions of all lifetimes; those of one source that touch are merged.
 class timeline_regions {
 public:
     explicit timeline_regions(lives const& all);
 
     [[nodiscard]] std::vector<timeline_region> const& all() const noexcept { return regions_; }
-    /// The index of the one that an address is in.
+    /// Returns the index of the address's region.
     [[nodiscard]] std::size_t index_of(std::uint16_t source, std::uint64_t address) const;
 
 private:
@@ -51,7 +51,7 @@ private:
     std::vector<timeline_region> regions_;
 };
 
-/// Numbered as they come: tags and streams, each once.
+/// Numbers tags and streams as they appear, each once.
 class timeline_names {
 public:
     [[nodiscard]] std::size_t number_of(std::string_view name);
@@ -62,8 +62,8 @@ private:
     std::vector<std::string> names_;
 };
 
-/// What the page is made of, as one JSON object. Times are nanoseconds since recording::began, -1 for none; all lives
-/// are columns, one list of numbers for each fact.
+/// The page's data as one JSON object. Times are nanoseconds since recording::began, -1 for none; lifetimes are columns, a list of numbers
+/// per property.
 class timeline_data {
 public:
     timeline_data(recording const& r, std::string_view title)
@@ -261,8 +261,8 @@ CUOTA_INLINE std::string timeline_data::site(event_site const& s) {
         .text();
 }
 
-CUOTA_INLINE std::string
-timeline_data::sites() {  // a page of an empty recording, too, has the one that says nothing
+// An empty recording's page has the empty site.
+CUOTA_INLINE std::string timeline_data::sites() {
     if (all_.sites.empty()) return '[' + site({}) + ']';
     return json_list(all_.sites, [&](event_site const& s) { return site(s); });
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `timeline`: the page's script, part 6: pointer and keys, and the start.
+/// Internal to `timeline`: part 6 of the page's script, pointer and keyboard input, and the start.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `timeline`: the page's script, part 4: what was where in each segment at one moment.
+/// Internal to `timeline`: part 4 of the page's script, the contents of each segment at one moment.
 #pragma once
 
 #include <string_view>

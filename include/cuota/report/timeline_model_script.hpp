@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `timeline`: the page's script, part 1: units, and what was live at any time.
+/// Internal to `timeline`: part 1 of the page's script, units, and the live bytes at any time.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `timeline`: the page's elements and looks. Strings of a few KiB each, as some compilers take no longer.
+/// Internal to `timeline`: the page's elements and styles, in strings of a few KiB, because some compilers limit their length.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `timeline`: the page's script, part 2: which pools, tags and limits are shown, and to what scale.
+/// Internal to `timeline`: part 2 of the page's script, the shown pools, tags and limits, and their scale.
 #pragma once
 
 #include <string_view>

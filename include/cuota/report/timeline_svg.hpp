@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A recording as a picture for papers, READMEs and slides: what was live when, for whom, and under which limits.
+/// Draws a recording as SVG for papers, READMEs and slides.
 #pragma once
 
 #include <algorithm>
@@ -35,20 +35,20 @@ public:
     [[nodiscard]] std::string text();
 
 private:
-    // As many as the legend has rows for.
+    // The number is limited by the legend's rows.
     [[nodiscard]] static std::size_t most_areas(svg_options const& options);
     void add_axes();
     void add_steps();
-    // Where it does not touch the one before.
+    // Skips a number that would touch the previous one.
     void add_step_number(std::size_t i, double y);
-    // A triangle above the plot and a line down; those that would touch have one.
+    // Draws a triangle above the plot and a line down; refusals that would touch share them.
     void add_refusals();
 
-    // In a line of their own above the plot.
+    // Names, above the plot, the limits that are not drawn.
     void add_far_limits();
     void add_labels();
     void add_peak();
-    // Above a height or below it, from `first` to the right or up to `last`, or between.
+    // Puts a label above or below `y`: after `first`, before `last`, or centered between. Returns false if no position is free.
     bool put_label(std::string const& drawn, double y, double first, double last, char const* kind);
 
     // ---- legend and caption
@@ -56,7 +56,7 @@ private:
     void add_legend();
     void add_entry(double x, double y, std::string_view name, std::string const& figure);
     void add_caption();
-    // Sentences side by side where they fit; what is left shares the last line.
+    // Joins sentences in one line if they fit; the last line contains the rest.
     [[nodiscard]] std::vector<std::string> caption_lines() const;
 
     double numbered_until_ = 0;
@@ -66,15 +66,13 @@ private:
 
 }  // namespace detail
 
-/// Writes the picture: live bytes as stacked areas, what pools reserved as a line above, the limits of budgets that
-/// they are charged to (one far above all use is only told), steps, refusals, a legend with peaks, and a caption with
-/// what was live at the peak and what the recording lacks. It needs nothing but itself, has at most 200 KiB however
-/// many events there are, and is the same for the same recording, byte for byte.
+/// Draws live bytes as stacked areas, reserved bytes as a line, limits of the charged budgets (those far above all use are only named),
+/// steps, refusals, a legend with peaks, and a caption with the tags at the peak and what the recording lacks. The file is self-contained,
+/// has at most 200 KiB for any number of events, and is the same for the same recording, byte for byte.
 ///
-/// Throws: misuse for a size out of range or a source that the recording does not have, before anything is written;
-/// data_error when the stream takes no more; std::bad_alloc. Cost: O(n log n) in the events.
-/// Threads: any, one for a stream.
-/// Example: examples/look.cpp
+/// Throws: misuse for a size out of range or a source that the recording does not have, before anything is written; data_error if the
+/// stream fails; std::bad_alloc. Cost: O(n log n) in the events.
+/// Threads: any, one per stream. Example: examples/look.cpp
 void write_timeline_svg(std::ostream& to, recording const& r, svg_options const& options = {},
                         place where = place::here());
 
@@ -112,7 +110,7 @@ CUOTA_INLINE void timeline_picture::add_axes() {
         add_line(t.value == 0 ? "axis" : "grid", left, y, right_, y);
         add_text(left - 7, y + 4, t.value == 0 ? "0" : t.text + ' ' + bytes.unit, "quiet", "end");
     }
-    // Where times would be long numbers, they begin at 0 with the picture.
+    // Late times would be long numbers, so they count from the picture's beginning.
     auto const from = static_cast<double>(facts_.all.from);
     bool const is_late = from > 20 * span_;
     double const first = is_late ? 0 : from;
@@ -181,7 +179,7 @@ CUOTA_INLINE void timeline_picture::add_far_limits() {
 
 CUOTA_INLINE void timeline_picture::add_labels() {
     board_ = label_board{{left + 2, top + 1, right_ - left - 4, bottom_ - top - 2}};
-    for (svg_limit const& l : facts_.limits)  // on another's line it would be taken for its label
+    for (svg_limit const& l : facts_.limits)  // a label on another limit's line would be misread
         if (is_drawn(l)) board_.take({left, y_of(l.bytes) - 1, right_ - left, 2});
     add_peak();
     for (svg_limit const& l : facts_.limits) {

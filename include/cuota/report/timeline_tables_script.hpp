@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `timeline`: the page's script, part 5: the legend, the list of marks, and words.
+/// Internal to `timeline`: part 5 of the page's script, the legend, the list of marks, and texts.
 #pragma once
 
 #include <string_view>

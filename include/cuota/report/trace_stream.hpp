@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `chrome_trace`: what its events are made of, and how they get out.
+/// Internal to `chrome_trace`: builds and writes the events of a trace.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@
 
 namespace cuota::inline v0::detail {
 
-/// Events of a trace, written as they come.
+/// Writes events of a trace as they are added.
 class trace_stream {
 public:
     explicit trace_stream(std::ostream& to) : to_{to} {}
 
     void put(std::string_view text);
     void add(json_object const& event);
-    /// Throws: data_error, which says how much the stream had taken before.
+    /// Throws: data_error with the number of bytes written before.
     void flush();
 
 private:
@@ -33,10 +33,10 @@ private:
     bool is_first_ = true;
 };
 
-/// Nanoseconds as microseconds, which is what a trace counts in, exactly.
+/// Formats nanoseconds exactly as microseconds, a trace's unit.
 [[nodiscard]] std::string trace_time(std::uint64_t ns);
 
-/// What all events of a trace have; a process here has one thread.
+/// Returns the members that all events have; each process has one thread.
 [[nodiscard]] json_object trace_event(char const* phase, std::size_t process, std::string_view name,
                                       std::uint64_t at);
 
