@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Collective decisions of ranks before a step, so that a refusal on one rank does not leave the others waiting.
+/// Collective decisions of ranks before a step, so that a refusal on one rank does not block the others.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace cuota::inline v0 {
 /// A rank no longer takes part: it left, failed, or missed the deadline. The message names the rank.
 class rank_gone : public std::runtime_error {
 public:
-    /// `rank` of `ranks` is lost; `why` is the reason as far as it is known.
+    /// `why`: the reason, as far as it is known.
     rank_gone(std::size_t rank, std::size_t ranks, std::string const& why);
 
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }  ///< from 0
@@ -38,18 +38,17 @@ private:
     std::size_t rank_;
 };
 
-/// Transport of an agreement: an all-gather that detects lost ranks. thread_ranks provides one for threads of a process, mpi_ranks for
-/// processes. A plain collective can be wrapped, but does not detect them: MPI_Allgather waits forever for a lost rank, and ncclAllGather
-/// can be aborted but does not report which rank is missing, so no rank_gone can name it.
+/// Transport of an agreement: an all-gather that detects lost ranks; provided by thread_ranks for threads of a process and mpi_ranks for
+/// processes. A plain collective works, without that detection: MPI_Allgather waits forever for a lost rank, and ncclAllGather can be
+/// aborted but does not report which rank is missing, so no rank_gone can name it.
 struct rank_link {
     std::size_t rank = 0;   ///< this rank, from 0
     std::size_t ranks = 1;  ///< number of ranks
-    /// All-gather: sends `mine` to all ranks and fills `all` with the words of every rank, in rank order. `all` has mine.size() * ranks
-    /// elements. Blocks until every rank has made this call as often as this one. Throws: rank_gone if a rank is lost or misses the
-    /// deadline.
+    /// All-gather: fills `all` with the words of every rank in rank order, mine.size() * ranks elements. Blocks until every rank has made
+    /// this call as often as this one. Throws: rank_gone if a rank is lost or late.
     std::function<void(std::span<std::uint64_t const> mine, std::span<std::uint64_t> all)> gather{};
-    /// Announces that this rank will make no further call, and why: gather on the other ranks throws from now on. May be empty: the others
-    /// notice by the deadline of their transport. Must not throw.
+    /// Announces that this rank will make no further call, for the reason `why`: gather on other ranks throws from now on. May be empty:
+    /// the others then rely on their transport's deadline. Must not throw.
     std::function<void(std::string const& why)> leave{};
 };
 
@@ -72,36 +71,34 @@ struct ballot {
 };
 static_assert(sizeof(ballot) == ballot::words * sizeof(std::uint64_t));
 
-/// Returns the first rank whose ballot differs from the majority's, or all.size(). In a tie, the group of the lowest rank counts as the
-/// majority.
+/// Returns the first rank with another ballot than the majority, or all.size(). In a tie, the lowest rank's group is the majority.
 [[nodiscard]] std::size_t out_of_step(std::span<ballot const> all) noexcept;
 
 }  // namespace detail
 
-/// One rank's handle for collective decisions (all-gather, min, max, all-of) of all ranks, round by round.
+/// One rank's handle for collective decisions (all-gather, min, max, all-of), round by round.
 ///
 /// Every rank must ask the same questions in the same order, whether its own step succeeded, was refused memory or failed. A rank that
-/// skips a round, for instance because it handles a refusal alone, leaves the others waiting.
+/// skips a round, for instance by handling a refusal alone, leaves the others waiting.
 ///
 ///     agreement ranks = group.join(rank);                                    // thread_ranks, or a rank_link of one's own
 ///     std::size_t const batch = ranks.smallest(what_fits_here, "batch size"); // the same number on every rank
 ///
-/// The destructor leaves the group: ranks that wait for this one, or ask later, throw rank_gone and do not hang.
-/// Move-only. Never touches the device.
+/// The destructor leaves the group: ranks that wait for this one, or ask later, throw rank_gone. Move-only. Never touches the device.
 /// Threads: one at a time.
-/// Throws:  rank_gone; misuse that names the rank that asks another question or is in another round (all ranks throw it in the same round
-///          and stay in step); exceptions of the link.
-/// Cost:    one gather of 48 bytes from every rank for each question.
+/// Throws:  rank_gone; misuse that names the rank whose question or round differs (on all ranks in the same round, which stay in step);
+///          exceptions of the link.
+/// Cost:    one gather of 48 bytes per rank for each question.
 /// Example: examples/train_ranks.cpp
 class agreement {
 public:
-    /// A group of one rank: every question is answered by its own value at once.
+    /// A group of one rank, which agrees at once.
     agreement() : agreement{rank_link{}} {}
     /// Throws: misuse if link.rank >= link.ranks, or if link.ranks > 1 and link.gather is empty.
     explicit agreement(rank_link link, place where = place::here());
     /// Moves membership; a later question to `other` throws misuse.
     agreement(agreement&& other) noexcept;
-    /// This object's rank leaves its group; then membership moves as above.
+    /// Leaves its own group, then moves as above.
     agreement& operator=(agreement&& other) noexcept;
     ~agreement() { end(); }
 
@@ -110,12 +107,11 @@ public:
     /// Returns the number of completed rounds.
     [[nodiscard]] std::uint64_t rounds() const noexcept { return round_; }
 
-    /// All-gather: returns every rank's value in rank order, the same on all ranks. `question` identifies the round.
+    /// All-gather: returns every rank's value in rank order. `question` identifies the round.
     [[nodiscard]] std::vector<std::uint64_t> values(std::uint64_t value, std::string_view question,
                                                     place where = place::here());
 
-    /// Returns the values of all ranks reduced by `reduce(so_far, next)` in rank order: the same result on every rank for any operation,
-    /// also for one that is not associative.
+    /// Returns all ranks' values reduced by `reduce(so_far, next)` in rank order: the same on every rank for any operation.
     template <std::invocable<std::uint64_t, std::uint64_t> Reduce>
     std::uint64_t agree(std::uint64_t value, Reduce reduce, std::string_view question,
                         place where = place::here()) {
@@ -131,7 +127,7 @@ public:
     /// Returns true if `here` is true on every rank.
     bool all(bool here, std::string_view question, place where = place::here());
 
-    /// Leaves the group and sends the reason to the other ranks. Later questions to this object throw misuse.
+    /// Leaves the group and gives the other ranks the reason. Later questions to this object throw misuse.
     void leave(std::string const& why) noexcept;
 
 private:
@@ -149,7 +145,7 @@ private:
 
 namespace detail {
 
-/// Result of one rank's work, worst first: the minimum over all ranks is the group's result.
+/// Result of one rank's work, worst first: the group's result is the minimum.
 enum class outcome { failed, refused, went_well, is_done };
 
 /// Group result, and this rank's own refusal.
@@ -159,9 +155,9 @@ struct verdict {
     std::size_t rank = 0;          // first rank with the group's result
 };
 
-/// Runs `work`, which returns its outcome, and agrees with the other ranks on the worst one, after the work was unwound and its memory
-/// freed. A refusal (out_of_memory) is an outcome. Any other exception is rethrown here after the other ranks were notified; they throw
-/// rank_gone. `ranks` may be null.
+/// Runs `work`, which returns its outcome, and agrees with the other ranks on the worst one, after `work` was unwound and its memory freed.
+/// A refusal (out_of_memory) is an outcome. Any other exception is rethrown once the other ranks are notified; they throw rank_gone.
+/// `ranks` may be null.
 template <std::invocable Work>
 [[nodiscard]] verdict run_agreed(agreement* ranks, std::string_view question, Work&& work, place where) {
     verdict found;
@@ -188,7 +184,7 @@ template <std::invocable Work>
     return found;
 }
 
-/// Rethrows this rank's own refusal; if it has none, throws one that names the refused rank.
+/// Rethrows this rank's own refusal, or throws one that names the refused rank.
 [[noreturn]] void throw_refusal(verdict const& refused, std::string const& what, place where);
 
 }  // namespace detail

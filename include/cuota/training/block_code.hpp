@@ -20,25 +20,24 @@ namespace cuota::inline v0::detail {
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr float quiet_nan() noexcept {
     return __builtin_bit_cast(float, 0x7fc0'0000u);
 }
-/// Returns the larger of two values, ignoring an x that is not finite. Precondition: `most` is finite.
+/// Returns the larger of `most` and x, or `most` if x is not finite.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr float finite_max(float most, float x) noexcept {
     return is_finite(x) && x > most ? x : most;
 }
 
 /// Quantizes the magnitudes of a block, none above `most`, to codes 0 to Codes: |code * step(most) - magnitude| <= step / 2.
 ///
-/// Let M = most / Codes. For every normal `most`, step / 2 <= M / 2 holds exactly:
-///  * step is M truncated to kept_bits bits. With the bits of a code these are the 24 of a float's significand, so code * step is exact.
-///    The last bit of step is at least 2^-149, as M >= 2^-134. Codes * cut is exact as well, so that comparing it with `most` tells exactly
-///    whether the approximate quotient, which is too large by less than one unit, has to be decremented.
-///  * most <= (Codes + 1/2) * step, because truncation loses less than one part in 2^15. No magnitude is more than half a step above the
-///    last code.
+/// Let M = most / Codes. For every normal `most`, step / 2 <= M / 2 exactly:
+///  * step is M truncated to kept_bits bits. With the bits of a code these are the 24 of a float, so code * step is exact. The last bit of
+///    step is at least 2^-149, as M >= 2^-134. Codes * cut is exact, too: comparing it with `most` tells exactly whether the approximate
+///    quotient, too large by less than one unit, has to be decremented.
+///  * most <= (Codes + 1/2) * step, as truncation loses less than a part in 2^15: no magnitude is over half a step above the last code.
 ///  * A magnitude is a whole number of steps, by an approximate quotient, and a remainder. The remainder is exact: its last bit is that of
-///    the magnitude or of the step, and it is no larger than either. If it is step / 2 or more, the code is incremented, however
-///    approximate the quotient was.
-/// For a denormal `most` no code achieves this: up to 253 * 2^-149 there are 507 numbers with their signs, each of which would need an
-/// exact code, but only 255 codes. There, step is a whole number of smallest denormals, rounded up, so that step / 2 <= M / 2 + 2^-150.
-/// No sum is rounded, so compilers that contract to fused multiply-add produce the same codes, on the host and on a GPU.
+///    the magnitude or of the step, and it is no larger than either. At step / 2 or more the code is incremented, so the quotient's error
+///    does not matter.
+/// For a denormal `most` no code can do that: up to 253 * 2^-149 there are 507 signed numbers, each of which would need an exact code, and
+/// only 255 codes. There, step is a whole number of smallest denormals, rounded up, so that step / 2 <= M / 2 + 2^-150.
+/// No sum is rounded, so contraction to fused multiply-add gives the same codes, on the host and on a GPU.
 template <unsigned Codes>
 struct block_code {
     static_assert(Codes == 127 || Codes == 254, "others want other steps");
@@ -84,7 +83,7 @@ struct block_code {
     }
 };
 
-/// Signed code: a sign and 127 magnitudes. Non-finite values share one code and decode to NaN; -0 decodes to 0.
+/// Sign and 127 magnitudes. Non-finite values share a code of their own and become NaN; -0 becomes 0.
 struct signed_code {
     using type = std::int8_t;
     using code = block_code<127>;
@@ -103,7 +102,7 @@ struct signed_code {
     }
 };
 
-/// Unsigned code of 254 magnitudes for values >= 0 that are used as divisors: a nonzero value never becomes 0, but at least one step.
+/// 254 magnitudes for values >= 0 that are used as divisors: a nonzero value never becomes 0, but at least one step.
 struct divisor_code {
     using type = std::uint8_t;
     using code = block_code<254>;
@@ -122,7 +121,7 @@ struct divisor_code {
     }
 };
 
-/// Returns the bytes of `count` codes and of the scales of their blocks, as two allocations; `unlimited` on overflow.
+/// Returns the bytes of `count` codes and their blocks' scales, as two allocations; `unlimited` on overflow.
 [[nodiscard]] constexpr std::size_t coded_bytes(std::size_t count, std::size_t block,
                                                 std::size_t granule) noexcept {
     std::size_t const blocks = count / block + (count % block != 0 ? 1 : 0);

@@ -24,8 +24,8 @@ struct bucket_piece {
     friend bool operator==(bucket_piece const&, bucket_piece const&) = default;
 };
 
-/// Gradients one after the other, divided into buckets of equal capacity; the last may be shorter. A gradient may be in several buckets,
-/// and a bucket may contain several gradients. Depends on the counts only, so it is the same on every rank.
+/// Consecutive gradients, divided into buckets of equal capacity; the last may be shorter. A gradient may be in several buckets, and a
+/// bucket may contain several gradients. Depends on the counts alone, so it is the same on every rank.
 class bucket_layout {
 public:
     /// Throws: misuse if `capacity` is 0.
@@ -39,7 +39,7 @@ public:
 
 private:
     std::vector<std::size_t> counts_;
-    std::vector<std::vector<bucket_piece>> pieces_{};  // of each bucket
+    std::vector<std::vector<bucket_piece>> pieces_{};
 };
 
 }  // namespace cuota::inline v0::detail

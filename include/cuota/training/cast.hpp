@@ -38,7 +38,7 @@ struct cast_number {
 /// Throws: misuse if the counts differ.
 void check_counts(char const* what, std::size_t a, std::size_t b, place where);
 
-/// Throws: misuse if the two blocks of memory overlap: threads would read elements that other threads have written.
+/// Throws: misuse if the blocks overlap: threads would read elements that others have written.
 void check_disjoint(char const* what, void const* a, std::size_t a_bytes, void const* b, std::size_t b_bytes,
                     place where);
 
@@ -48,10 +48,10 @@ void check_disjoint(char const* what, void const* a, std::size_t a_bytes, void c
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Converts every element of `from` into `to`, rounding to nearest, ties to even. Values that are too large become infinite; NaN stays NaN.
-/// Exact from 16 bits to float; rounded once between half and bfloat16.
+/// Converts each element of `from` into `to`, rounding to nearest, ties to even. Too large values become infinite; NaN stays NaN. Exact
+/// from 16 bits to float; rounded once between half and bfloat16.
 /// Order:  on s. Returns before the work has finished.
-/// Throws: misuse if the counts differ or the memory overlaps; cuda_error. On failure, nothing is enqueued.
+/// Throws: misuse if counts differ or the memory overlaps; cuda_error. On failure, nothing is enqueued.
 /// Cost:   one kernel.
 /// Example:
 ///     cuota::cast(s, weights, halves);  // device_buffers of float and half, of one count
@@ -62,12 +62,12 @@ void cast(stream_ref s, device_span<From const> from, device_span<To> to, place 
     detail::for_each_element(s, from.size(), from.data(), to.data(), detail::cast_number<From, To>{}, "cast",
                              where);
 }
-/// As above, for a mutable `from`.
+/// Overload for a mutable `from`.
 template <stored_float From, stored_float To>
 void cast(stream_ref s, device_span<From> from, device_span<To> to, place where = place::here()) {
     cast(s, device_span<From const>{from}, to, where);
 }
-/// Converts between buffers, with a lease of each on s. Throws: as above; misuse also if a buffer has a conflicting lease elsewhere.
+/// Overload for buffers, with a lease of each on s. Throws: also misuse for a conflicting lease elsewhere.
 /// Cost: one kernel.
 template <stored_float From, stored_float To>
 void cast(stream_ref s, device_buffer<From> const& from, device_buffer<To>& to, place where = place::here()) {

@@ -16,7 +16,7 @@
 
 namespace cuota::inline v0 {
 
-/// One stage of a chain: a layer, or several layers that always run together. Units: bytes; times in any unit, the same for all stages.
+/// One stage of a chain: a layer, or several that always run together. Units: bytes; times in any common unit.
 struct chain_stage {
     std::size_t output_bytes = 0;      ///< input of the next stage
     std::size_t saved_bytes = 0;       ///< kept by a saving forward run, besides input and output
@@ -31,7 +31,7 @@ struct chain_stage {
     [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
-/// Stages that run forward from the first to the last, which computes the loss, then backward.
+/// Stages that run forward in order, the last of which computes the loss, then backward.
 ///
 /// The *record* of a stage is the memory kept of its forward run: its output and, after a saving run, its saved bytes. The input of the
 /// first stage belongs to the caller and is not counted. The output of the last stage has no gradient.
@@ -40,12 +40,12 @@ struct chain {
     double offload_time_per_byte = 0;  ///< from the device to the host, in the chain's unit of time
     double fetch_time_per_byte = 0;    ///< from the host to the device
 
-    /// Returns the chain with every size rounded up to a multiple of `granule`: each is a separate allocation from a resource with this
-    /// granularity. Sizes that exceed std::size_t become `unlimited`. Throws: misuse if `granule` is not a power of two.
+    /// Returns the chain with every size rounded up to a multiple of `granule`, for separate allocations from a resource of this
+    /// granularity. Overflowing sizes become `unlimited`. Throws: misuse if `granule` is not a power of two.
     [[nodiscard]] chain rounded_to(std::size_t granule, place where = place::here()) const;
 
-    /// Throws misuse that names the stage and the number if: the chain has no stages; a time is negative, NaN or above 1e100; or the sum of
-    /// all sizes, gradients of outputs included, exceeds std::size_t.
+    /// Throws misuse that names the stage and the number for: no stages; a time that is negative, NaN or above 1e100; sizes that, gradients
+    /// of outputs included, add up to more than std::size_t.
     void check(place where = place::here()) const;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internals of `checkpointed` and `pipeline`: values of a chain in memory that is freed in the order of the stream that used it last.
+/// Internals of `checkpointed` and `pipeline`: blocks that are freed in the order of the stream that used them last.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Move-only block of a resource, allocated in the order of `home` and freed in the order of the stream it then belongs to. A block of 0
-/// bytes allocates nothing. Throws: exceptions of the resource; on failure, nothing is allocated.
+/// Move-only block of a resource, freed in the order of the stream that it belongs to, at first `home`. 0 bytes allocate nothing. Throws:
+/// exceptions of the resource; on failure, nothing is allocated.
 class chain_block {
 public:
     chain_block(stream_ref home, any_resource const& memory, std::size_t bytes, label const& who);
@@ -26,7 +26,7 @@ public:
     chain_block& operator=(chain_block&&) = delete;
     ~chain_block();
 
-    /// Sets the stream in whose order the block is freed. Precondition: s is ordered after all earlier uses.
+    /// Frees the block in the order of s, which must be ordered after all earlier uses.
     void belong_to(stream_ref s) noexcept { home_ = stream_share{s}; }
 
     [[nodiscard]] void* at() const noexcept { return at_; }
@@ -48,10 +48,10 @@ struct chain_record {
     void belong_to(stream_ref s) noexcept;
 };
 
-/// Returns the block's range, or an empty range if `block` is empty.
+/// Returns an empty range if `block` is empty.
 [[nodiscard]] stage_run::values::range range_of(std::optional<chain_block> const& block) noexcept;
 
-/// While it exists, annotates the accesses of a stage's call for the simulator's order check.
+/// Annotates the accesses of a stage's call for the simulator's order check, while it exists.
 class told_values {
 public:
     told_values(stream_ref s, stage_run::values const& v, bool is_backward) noexcept;
@@ -62,7 +62,7 @@ private:
     rt::borrowed_range told_[6];
 };
 
-/// Records the current point of s in `e`, creating the event on the first call.
+/// Records the current point of s in `e`, which is created once.
 void mark(std::optional<event>& e, stream_ref s);
 
 }  // namespace cuota::inline v0::detail

@@ -34,8 +34,8 @@ public:
     [[nodiscard]] chain_schedule plan(std::size_t room);
 
 private:
-    // Best known time of stages [first, last] within `bytes`, infinity if they do not fit. Takes exact bytes, not slots: bytes that
-    // rounding removed from a range are available again to its subranges.
+    // Best known time of [first, last] within `bytes`; infinite if they do not fit. Bytes are exact: what rounding removed from a range is
+    // available again to its subranges.
     [[nodiscard]] double time(std::size_t first, std::size_t last, std::size_t bytes) const noexcept;
     [[nodiscard]] double time(std::size_t first, std::size_t last, std::size_t bytes,
                               chain_choice const& choice) const noexcept;
@@ -50,27 +50,27 @@ private:
 
 }  // namespace detail
 
-/// Returns the smallest memory limit (`room`) for which chain_plan finds a plan: exact, for any number of slots. Units: bytes.
+/// Returns the smallest `room` for which chain_plan finds a plan: exact, for any number of slots. Units: bytes.
 /// Throws:  misuse for an invalid chain (chain::check).
 /// Cost:    O(stages^3): about 0.1 ms for 50 stages.
 /// Threads: any.
 [[nodiscard]] std::size_t least_chain_bytes(chain const& c, place where = place::here());
 
-/// Returns the fastest schedule of a chain that never holds more than `room` bytes: each stage keeps its whole record, its output alone, or
+/// Returns the fastest schedule of a chain that never holds more than `room` bytes: each stage keeps its record, its output alone, or
 /// nothing, and missing values are recomputed (Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal checkpointing for
 /// heterogeneous chains", 2019; their Rotor).
 ///
-/// Without rounding, it is optimal among *memory-persistent* schedules: a value that is kept after a use is kept until the backward run
-/// that needs it. Other schedules can be faster or need less memory; finding the best of all is NP-hard. Sizes are rounded up to room /
-/// slots, so a plan never exceeds the limit; slots = room rounds nothing, and fewer slots sometimes give a slightly slower plan. For any
-/// rounding, a plan is found within least_chain_bytes, and it is no slower than sqrt_plan or store_all_plan where these fit. Every plan is
-/// verified by `simulate` before it is returned. For a resource with a granularity, plan for c.rounded_to(granule).
+/// Without rounding, it is optimal among *memory-persistent* schedules: a value kept after a use is kept until the backward run that needs
+/// it. Others can be faster or smaller; finding the best of all is NP-hard. Sizes are rounded up to room / slots, so a plan never exceeds
+/// the limit; slots = room rounds nothing, fewer slots sometimes give a slightly slower plan. For any rounding, a plan is found within
+/// least_chain_bytes, and it is no slower than sqrt_plan or store_all_plan where these fit. `simulate` verifies every plan before it is
+/// returned. For a resource with a granularity, plan for c.rounded_to(granule).
 ///
 /// Throws:  out_of_memory if room < least_chain_bytes: `asked` is that minimum, and the cause names the stage; misuse for an invalid chain,
-///          for slots = 0, or for more slots than the table can have.
+///          for slots = 0, or for more slots than a table can have.
 /// Cost:    for L stages, L^3/6 * slots additions and L^2/2 * slots * 8 bytes of host memory; about 40 ms and 20 MB for 100 stages and 500
 ///          slots. Merge many small layers into one stage.
-/// Threads: any. Runs on the host only.
+/// Threads: any. Host only.
 /// Example: examples/deep_plan.hpp
 [[nodiscard]] chain_schedule chain_plan(chain const& c, std::size_t room, std::size_t slots = 500,
                                         place where = place::here());

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// All allocation requests of a chain's step, computed in advance, so that one slab can serve them instead of a pool.
+/// All allocation requests of a chain's step in advance, so that one slab can serve them in place of a pool.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ private:
 
 }  // namespace detail
 
-/// Returns the requests of one step of `checkpointed` under this schedule, in order, with their lifetimes: input for `step_plan::expect`.
-/// The step's memory is then one slab from the first step on, charged before anything runs.
+/// Returns the requests of one step of `checkpointed` under `schedule`, in order, with their lifetimes, for `step_plan::expect`: the step's
+/// memory is then one slab from the first step on, charged before anything runs.
 ///
 ///     step_plan memory{budgeted{budget}};
 ///     memory.expect(chain_requests(sizes, schedule));
@@ -45,8 +45,8 @@ private:
 ///     auto const step = memory.begin();
 ///     net.run(input, seed);
 ///
-/// Sizes:   exact sizes of the stages: `chain_of(stages, 1)`. A size of 0 makes no request.
-/// Throws:  misuse, as `simulate`, if `schedule` is not valid for this chain.
+/// `sizes`: exact sizes of the stages: `chain_of(stages, 1)`. A size of 0 makes no request.
+/// Throws:  misuse, as `simulate`, for an invalid schedule.
 /// Threads: any.
 [[nodiscard]] std::vector<lifetime> chain_requests(chain const& sizes, chain_schedule const& schedule,
                                                    place where = place::here());

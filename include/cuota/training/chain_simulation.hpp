@@ -18,21 +18,21 @@ namespace cuota::inline v0 {
 
 /// Memory and time of a schedule. Units: bytes; times in the chain's unit.
 struct chain_run {
-    std::size_t peak = 0;  ///< largest number of bytes held on the device, including an op's own allocations
+    std::size_t peak = 0;             ///< largest total on the device, including an op's own allocations
     std::size_t peak_op = 0;          ///< first op that reaches it
-    std::size_t host_peak = 0;        ///< largest number of bytes held on the host
-    std::size_t offloaded_bytes = 0;  ///< copied to the host; the same number is copied back
-    double time = 0;                  ///< until the last op has finished; copies overlap with computation
-    double compute_time = 0;          ///< sum of all forward and backward runs
-    std::size_t forwards = 0;         ///< number of forward runs, saving or not
-    std::size_t recomputed = 0;       ///< forward runs beyond the first of each stage
+    std::size_t host_peak = 0;        ///< largest total on the host
+    std::size_t offloaded_bytes = 0;  ///< copied to the host, and copied back
+    double time = 0;                  ///< until the last op has finished, with copies beside computation
+    double compute_time = 0;          ///< of all forward and backward runs
+    std::size_t forwards = 0;         ///< forward runs, saving or not
+    std::size_t recomputed = 0;       ///< of these, beyond the first of each stage
     double recomputed_time = 0;       ///< time of these
 };
 
-/// Returns for example "S0": F forward, S saving forward, B backward, D drop, O offload, I fetch.
+/// Returns "S0", for example: F forward, S saving forward, B backward, D drop, O offload, I fetch.
 [[nodiscard]] std::string op_text(chain_op op);
 
-/// Returns for example "F0 S1 B1 D0 S0 B0", in the letters of op_text.
+/// Returns "F0 S1 B1 D0 S0 B0", for example, as op_text.
 [[nodiscard]] std::string schedule_text(chain_schedule const& schedule);
 
 namespace detail {
@@ -58,12 +58,12 @@ private:
 
     [[noreturn]] void refuse(std::string const& why) const;
     [[nodiscard]] static std::string lies_text(state const& s);
-    // Returns the state of a stage whose record is on the device; refuses the op otherwise.
+    // Returns the state of a stage with its record on the device; otherwise refuses the op.
     state& on_device(std::size_t stage);
 
     void allocate(std::size_t bytes);
     void remove_from_device(state& s);
-    // Adds `time` to the compute timeline, not before `needed_at`, when all inputs have arrived.
+    // Adds `time` to the compute timeline, at `needed_at` or later.
     void compute(double needed_at, double time);
 
     void forward(bool saving);
@@ -83,7 +83,7 @@ private:
     std::size_t to_go_ = 0;  // stages [0, to_go_) have not yet run backward
     std::size_t held_ = 0;
     std::size_t host_held_ = 0;
-    double last_start_ = 0;  // start of the last op on the compute timeline
+    double last_start_ = 0;  // of the last op on the compute timeline
     double compute_free_ = 0;
     double to_host_free_ = 0;
     double from_host_free_ = 0;
@@ -96,17 +96,17 @@ private:
 
 /// Simulates a schedule of a chain: checks its rules and returns its memory and time. Independent of the planners, which it verifies.
 ///
-/// Memory:  forward allocates its output, its scratch and, if saving, the saved bytes; backward allocates its scratch and the gradient of
-///          its input, and then frees the record, the scratch and the gradient of its output. A record counts on the device until it is
-///          offloaded, and again from its fetch on.
-/// Time:    three timelines: compute, copies to the host, copies from the host. An op waits for its timeline and for its inputs; a fetch
-///          also waits until the preceding forward and backward runs have started.
+/// Memory:  forward allocates its output, its scratch and, if saving, the saved bytes; backward its scratch and the gradient of its input,
+///          and then frees the record, the scratch and the gradient of its output. A record counts until it is offloaded, and again from
+///          its fetch on.
+/// Time:    three timelines: compute, copies to the host, copies from the host. An op waits for its timeline and its inputs; a fetch also
+///          for the start of all preceding forward and backward runs.
 /// Throws:  misuse for an invalid chain (chain::check), and for an op that breaks a rule, with its number, the op and the reason. Forward:
-///          the record of the previous stage is on the device, and the stage has no record. Backward: stages run once each, from the last
-///          to the first; the stage's own saving record and the previous record are on the device. Drop, offload: the record is on the
-///          device. Fetch: the record is on the host. After the last op, nothing is held.
+///          the record of the previous stage is on the device, and the stage has none. Backward: each stage once, from the last to the
+///          first; its own saving record and the previous record are on the device. Drop, offload: the record is on the device. Fetch: it
+///          is on the host. After the last op nothing is held.
 /// Cost:    linear in stages and ops.
-/// Threads: any. Runs on the host only.
+/// Threads: any. Host only.
 /// Example: examples/deep_plan.hpp
 [[nodiscard]] chain_run simulate(chain const& c, chain_schedule const& schedule, place where = place::here());
 

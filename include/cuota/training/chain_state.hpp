@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internals of `checkpointed`: execution of one schedule op at a time on the current state of a chain.
+/// Internals of `checkpointed`: a chain within a step, and the execution of one op at a time.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,13 @@
 
 namespace cuota::inline v0::detail {
 
-/// Offloaded records in host memory: one host block for each stage that the schedule offloads, allocated once, and one stream for each
-/// direction.
+/// Offloaded records in host memory: one block for each stage that the schedule offloads, allocated once, and one stream per direction.
 ///
-/// Order: a record is copied out after the work enqueued on the chain's stream so far, and copied in after it was copied out. A host block
-///        is overwritten only after its record was read.
+/// Order: a record is copied out after the work enqueued on the chain's stream so far, and back after that copy. A host block is
+///        overwritten only after its record was read.
 class record_store {
 public:
-    /// Creates streams on the device of `on`. Throws: exceptions of `host`; misuse if `host` is not pinned memory, which asynchronous
+    /// Its streams are on the device of `on`. Throws: exceptions of `host`; misuse unless `host` is pinned memory, which asynchronous
     /// copies need; cuda_error.
     record_store(std::vector<checkpoint_stage> const& stages, chain_schedule const& plan, stream_ref on,
                  any_resource host, place where);
@@ -39,7 +38,7 @@ public:
 
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
-    /// Copies a record to the host. Its device memory is freed in the order of the copy.
+    /// Copies a record out. Its device memory is freed in the order of the copy.
     void send(std::size_t stage, chain_record record, stream_ref on);
     /// Copies the record back. Use it only after `arrived`.
     [[nodiscard]] chain_record fetch(std::size_t stage, checkpoint_stage const& s, any_resource const& memory,
@@ -47,7 +46,7 @@ public:
     /// Returns the event to wait for before a fetched record is used.
     [[nodiscard]] event const& arrived(std::size_t stage) const noexcept { return *places_[stage].read; }
 
-    /// Waits on the host for all copies, for instance after a step that failed.
+    /// Waits on the host for all copies, for instance of a failed step.
     void drain() noexcept;
 
 private:
@@ -76,13 +75,12 @@ private:
     std::size_t bytes_ = 0;
     std::vector<store_place> places_;
     std::optional<event> ready_;
-    // Declared last: the streams are destroyed before the memory that their copies use.
+    // Last: destroyed before the memory that their copies use.
     std::optional<stream> going_;
     std::optional<stream> coming_;
 };
 
-/// State of a chain during a step. On destruction, frees all blocks in the order of the streams that used them. Precondition: the schedule
-/// is valid.
+/// A chain within a step. The destructor frees all blocks in the order of the streams that used them. Precondition: the schedule is valid.
 class chain_state {
 public:
     chain_state(std::vector<checkpoint_stage> const& stages, stage_run::values::range input, stream_ref on,
@@ -95,7 +93,7 @@ private:
     struct held {
         std::optional<chain_record> record{};
         bool has_run = false;
-        bool is_coming = false;  // fetched, and the stream does not wait for it yet
+        bool is_coming = false;  // fetched; the stream does not wait for it yet
     };
 
     void forward(std::size_t i, bool saving);
@@ -251,7 +249,7 @@ CUOTA_INLINE void chain_state::backward(std::size_t i) {
 }
 
 CUOTA_INLINE void chain_state::offload(std::size_t i) {
-    (void)present(i);  // a fetched record has to arrive before it is copied out again
+    (void)present(i);  // a fetched record must arrive before it is copied out again
     chain_record leaving{std::move(*held_[i].record)};
     held_[i].record.reset();
     store_.send(i, std::move(leaving), on_);

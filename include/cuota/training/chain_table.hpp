@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Internals of chain_plan: least memory, and time by available memory, of every subrange of a chain.
+/// Internals of chain_plan: least memory of every subrange of a chain, and its least time by memory.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 
 namespace cuota::inline v0::detail {
 
-/// A first decision for stages [first, last], whose first input is present and counted elsewhere. If saving: `first` runs forward and keeps
-/// its record until its backward run; the rest is [next, last] with next = first + 1. Otherwise: stages [first, next - 1] run forward, and
-/// only the last output is kept for [next, last]; afterwards [first, next - 1] is solved anew.
+/// A first decision for stages [first, last], with the input of `first` present and counted elsewhere. If saving: `first` runs forward, its
+/// record stays until its backward run, and the rest is [first + 1, last]. Otherwise: stages [first, next - 1] run forward, only the last
+/// output is kept for [next, last], and afterwards [first, next - 1] starts anew.
 struct chain_choice {
     bool is_saving;
     std::size_t next;
@@ -71,7 +71,7 @@ public:
     explicit chain_cells(std::size_t stages) noexcept : stages_{stages} {}
     [[nodiscard]] std::size_t count() const noexcept { return stages_ * (stages_ + 1) / 2; }
     [[nodiscard]] std::size_t at(std::size_t first, std::size_t last) const noexcept;
-    /// Visits every subrange after all of its own subranges.
+    /// Visits each subrange after all its subranges.
     template <class Visit>
     void for_each(Visit&& visit) const {
         for (std::size_t last = 0; last != stages_; ++last)
@@ -102,8 +102,8 @@ private:
     std::vector<cell> least_;
 };
 
-/// Computes faster[i] = min(faster[i], time + rest[i] + again[i]). Precondition: none of the arrays increases with i; so a block is skipped
-/// if its best new value is no better than its worst old one. Blocks have a fixed length so that compilers vectorize them.
+/// faster[i] = min(faster[i], time + rest[i] + again[i]). None of the arrays increases with i, so a block is skipped if its best new value
+/// is no better than its worst old one. Blocks have a fixed length, so that compilers vectorize them.
 void take_faster(double* __restrict faster, double const* __restrict rest, double const* __restrict again,
                  double time, std::size_t count) noexcept;
 
@@ -135,8 +135,8 @@ private:
     chain_cells cells_;
     std::size_t room_;
     std::size_t slots_;
-    std::unique_ptr<double[]> rows_;   // of each cell: the time in 0 .. slots slots
-    std::vector<std::size_t> starts_;  // of each cell: the fewest slots in which it is known to fit
+    std::unique_ptr<double[]> rows_;   // per cell: the time in 0 .. slots slots
+    std::vector<std::size_t> starts_;  // per cell: the fewest slots in which it is known to fit
     std::vector<double> zeros_;
 };
 

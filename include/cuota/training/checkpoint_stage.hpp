@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A stage of a chain that an executor runs forward and backward: sizes of its values, and its two functions.
+/// A stage of a chain: sizes of its values, and the two functions that an executor runs.
 #pragma once
 
 #include <cstddef>
@@ -22,18 +22,18 @@
 
 namespace cuota::inline v0 {
 
-/// Context of one call of a stage's function: the memory that the executor holds for it, the stream to enqueue on, and the stage's random
-/// seed. Only the call and the kernels that it enqueues may use them.
+/// Context of one call of a stage's function: memory that the executor holds for it, the stream to enqueue on, and the stage's random seed.
+/// Valid only for the call and the kernels that it enqueues.
 ///
 /// Each span has bytes / sizeof(T) elements. Forward has `input`, `output`, `scratch`, and `saved` if is_saving(). Backward has `input`,
-/// `result`, `saved`, `scratch`, `output_gradient` (except in the last stage) and `input_gradient` (except in the first stage).
-/// Throws:  misuse if the bytes of a value are not a multiple of sizeof(T).
+/// `result`, `saved`, `scratch`, `output_gradient` (except in the last stage) and `input_gradient` (except in the first).
+/// Throws:  misuse if a value's bytes are not a multiple of sizeof(T).
 /// Threads: one at a time.
-/// Cost:    none; the device is not accessed.
+/// Cost:    none; does not access the device.
 /// Example: examples/deep_network.hpp
 class stage_run {
 public:
-    /// Memory of one call's values. Values that the call does not have are null with 0 bytes.
+    /// Memory of one call's values; null with 0 bytes for values that the call does not have.
     struct values {
         /// Device memory of one value.
         struct range {
@@ -43,7 +43,7 @@ public:
         range input{};            ///< output of the previous stage, or the chain's input
         range output{};           ///< written by forward, read by backward
         range saved{};            ///< additional values, written by a saving forward run
-        range scratch{};          ///< temporary memory of this call
+        range scratch{};          ///< temporary, for this call
         range output_gradient{};  ///< read by backward; empty for the last stage
         range input_gradient{};   ///< written by backward; empty for the first stage
     };
@@ -52,55 +52,55 @@ public:
         tag name{};                     ///< of the stage
         std::size_t stage = 0;          ///< number of the stage in the chain, from 0
         std::size_t part = 0;           ///< micro-batch of a pipeline, from 0
-        std::uint64_t seed = 0;         ///< of the stage in this step; the same in a recomputation
+        std::uint64_t seed = 0;         ///< of the stage in this step, also when it is recomputed
         bool is_backward = false;       ///< a call of `backward`
         bool is_saving = false;         ///< `saved` exists: in backward, and in forward before it
-        bool is_recomputation = false;  ///< the stage has run forward in this step before
+        bool is_recomputation = false;  ///< the stage already ran forward in this step
     };
 
-    /// Constructed by executors, and by a stage that runs another one on values of its own.
+    /// Constructed by executors, or by a stage that runs another one on its own values.
     stage_run(stream_ref s, call const& which, values const& memory) noexcept
         : stream_{s}, call_{which}, values_{memory} {}
 
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }  ///< to enqueue all work on
-    /// Returns the identity of the call, for a stage that wraps another one.
+    /// Returns the identity of the call, for stages that wrap another one.
     [[nodiscard]] call const& which() const noexcept { return call_; }
     [[nodiscard]] values const& memory() const noexcept { return values_; }  ///< memory of its values
-    /// Returns the number of the stage in the chain, from 0.
+    /// Returns the stage's number in the chain, from 0.
     [[nodiscard]] std::size_t stage() const noexcept { return call_.stage; }
-    /// Returns the micro-batch of a pipeline, from 0.
+    /// Returns the pipeline's micro-batch, from 0.
     [[nodiscard]] std::size_t part() const noexcept { return call_.part; }
-    /// Returns the seed for random numbers of this stage, for instance of dropout. Differs between stages, parts and steps, and is the same
-    /// when the stage is recomputed for its backward run.
+    /// Returns the seed for the stage's random numbers, such as dropout's: different for each stage, part and step, and the same when the
+    /// stage is recomputed for backward.
     [[nodiscard]] std::uint64_t seed() const noexcept { return call_.seed; }
-    /// Returns true if forward must write `saved` for a backward run.
+    /// Returns true if forward must write `saved`.
     [[nodiscard]] bool is_saving() const noexcept { return call_.is_saving; }
-    /// Returns true if this stage has run forward in this step before. Counters and logs should skip such a run.
+    /// Returns true if this stage already ran forward in this step: counters and logs should skip the run.
     [[nodiscard]] bool is_recomputation() const noexcept { return call_.is_recomputation; }
 
-    /// Returns the output of the previous stage, or the chain's input.
+    /// Returns the previous stage's output, or the chain's input.
     template <class T>
     [[nodiscard]] device_span<T const> input() const {
         return span_of<T const>("input", values_.input);
     }
-    /// Forward: returns the output to write for the next stage.
+    /// Forward: returns the output to write.
     template <class T>
     [[nodiscard]] device_span<T> output() const {
         if (call_.is_backward) refuse("output", "only its forward run has one; backward reads `result`");
         return span_of<T>("output", values_.output);
     }
-    /// Backward: returns the output of forward.
+    /// Backward: returns forward's output.
     template <class T>
     [[nodiscard]] device_span<T const> result() const {
         if (!call_.is_backward) refuse("result", "only its backward run has one; forward writes `output`");
         return span_of<T const>("result", values_.output);
     }
-    /// Returns the values that a saving forward run writes and backward reads; empty in a forward run that does not save.
+    /// Returns the values that a saving forward writes and backward reads; empty if forward does not save.
     template <class T>
     [[nodiscard]] device_span<T> saved() const {
         return span_of<T>("saved", values_.saved);
     }
-    /// Returns temporary memory of this call, with indeterminate contents.
+    /// Returns the call's temporary memory, with indeterminate contents.
     template <class T>
     [[nodiscard]] device_span<T> scratch() const {
         return span_of<T>("scratch", values_.scratch);
@@ -110,7 +110,7 @@ public:
     [[nodiscard]] device_span<T const> output_gradient() const {
         return span_of<T const>("output_gradient", values_.output_gradient);
     }
-    /// Backward: returns the memory for the gradient of `input`; empty for the first stage.
+    /// Backward: returns the gradient of `input` to write; empty for the first stage.
     template <class T>
     [[nodiscard]] device_span<T> input_gradient() const {
         return span_of<T>("input_gradient", values_.input_gradient);
@@ -133,17 +133,17 @@ private:
 
 /// A stage of a chain: sizes in bytes, and the two functions that an executor calls as its schedule requires.
 ///
-/// `forward` enqueues work on `run.stream()` that writes all of `output`, and all of `saved` if `run.is_saving()`. It must be
-/// deterministic: the same input and seed give the same bits. `backward` enqueues work that writes all of `input_gradient`, if not empty,
-/// and adds to the gradients of the stage's parameters, which the stage owns. The last stage computes the loss. Neither may keep references
-/// to `run` or its memory. Both run on the thread that runs the chain.
+/// `forward` enqueues work on `run.stream()` that writes all of `output`, and all of `saved` if `run.is_saving()`: the same bits for the
+/// same input and seed. `backward` enqueues work that writes all of `input_gradient`, if not empty, and adds to the gradients of
+/// parameters, which the stage owns. The last stage is the loss. Neither may keep memory of `run`. Both run on the thread that runs the
+/// chain.
 /// Example: examples/deep_network.hpp
 struct checkpoint_stage {
-    tag name{};                    ///< for messages and accounts
-    std::size_t output_bytes = 0;  ///< of the next stage's input
-    std::size_t saved_bytes = 0;   ///< kept from a saving forward run to backward, besides input and output
-    std::size_t forward_scratch = 0;                   ///< only during forward
-    std::size_t backward_scratch = 0;                  ///< only during backward
+    tag name{};                        ///< for messages and accounts
+    std::size_t output_bytes = 0;      ///< of the next stage's input
+    std::size_t saved_bytes = 0;       ///< kept from a saving forward to backward, besides input and output
+    std::size_t forward_scratch = 0;   ///< only during forward
+    std::size_t backward_scratch = 0;  ///< only during backward
     std::function<void(stage_run const&)> forward{};   ///< see above; required
     std::function<void(stage_run const&)> backward{};  ///< see above; required
     /// Bytes of the output's gradient; by default output_bytes.
@@ -153,13 +153,13 @@ struct checkpoint_stage {
     [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
-/// Returns the sizes of `stages` as a chain for planning, each rounded up to `granule`, the granularity of the resource for the values. All
-/// times are 1; `measure_stages` measures real ones. Throws: misuse if `granule` is not a power of two.
+/// Returns the sizes of `stages` as a chain for planning, rounded up to `granule`, the granularity of their resource. Times are 1;
+/// `measure_stages` measures real ones. Throws: misuse if `granule` is not a power of two.
 [[nodiscard]] chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granule);
 
 namespace detail {
 
-/// Returns the stage_run::seed of a stage and part, derived from the seed of the step.
+/// Returns stage_run::seed of a stage and part, for the step's seed.
 [[nodiscard]] constexpr std::uint64_t stage_seed(std::uint64_t step, std::size_t stage,
                                                  std::size_t part = 0) noexcept {
     return mixed(mixed(step + golden * (stage + 1)) + golden * part);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Executor of a chain of stages, forward and backward, by a schedule that keeps, recomputes or offloads values.
+/// Executor of a chain of stages by a schedule that keeps, recomputes or offloads values.
 #pragma once
 
 #include <cstddef>
@@ -20,48 +20,48 @@
 
 namespace cuota::inline v0 {
 
-/// Runs a chain of stages step by step by a schedule (plan), within exactly the memory that the plan predicts.
+/// Runs a chain of stages step by step by a schedule (plan), in exactly the memory that the plan predicts.
 ///
 ///     auto const plan = chain_plan(chain_of(stages, pool.granule()), room);
 ///     checkpointed net{stages, plan, stream, pool.resource()};
 ///     for (auto const& batch : loader.epoch(0)) net.run(batch.view<float>(stream), step++);
 ///
-/// Recomputed stages get the same seed, so outputs and gradients are those of a run that keeps everything, bit for bit.
-/// Memory:  every value is allocated from `memory` just before its stage runs, and freed in stream order when the plan drops it; peak() is
-///          the largest total. Offloaded records use host_bytes() of `host` from construction on. Budgets of either resource apply.
-/// Order:   a step is enqueued on the stream of construction, copies to and from the host on two streams of its own. The host never waits.
+/// Recomputed stages get the same seed, so outputs and gradients equal those of a run that keeps everything, bit for bit.
+/// Memory:  each value is allocated from `memory` just before its stage runs, and freed in stream order when the plan drops it; at most
+///          peak() at once. Offloaded records use host_bytes() of `host` from construction on. Budgets of both resources apply.
+/// Order:   a step is enqueued on the stream of construction, host copies on two streams of its own. The host never waits.
 /// Threads: one at a time. Neither copyable nor movable.
-/// Units:   bytes, rounded up to the granularity of each resource.
-/// Cost:    of a run: some allocations and two calls for each stage and recomputation, no synchronization.
+/// Units:   bytes, rounded up to each resource's granularity.
+/// Cost:    per run, some allocations and two calls for each stage and recomputation, no synchronization.
 /// Throws:  see each function; on failure, nothing stays allocated.
 /// Example: examples/train_deep.hpp
 /// Follows Chen et al. 2016 (checkpointing), Beaumont et al. 2024 (plans), Rhu et al. 2016 (offloading).
 class checkpointed {
 public:
-    /// `plan` must be valid for these stages by `simulate`. Throws: misuse if it is not, or if a stage lacks a function; exceptions of
-    /// `host` for the memory of offloaded records; cuda_error. On failure, nothing stays allocated.
+    /// Throws: misuse if `simulate` rejects `plan` for these stages, or a stage lacks a function; exceptions of `host` for the memory of
+    ///         offloaded records; cuda_error. On failure, nothing stays allocated.
     checkpointed(std::vector<checkpoint_stage> stages, chain_schedule plan, stream_ref on,
                  any_resource memory, any_resource host = pinned_memory{}, place where = place::here());
     checkpointed(checkpointed const&) = delete;  // a step in progress refers to its host blocks
     checkpointed& operator=(checkpointed const&) = delete;
 
-    /// Runs one step: all stages forward and backward. `input` is the first stage's; it must not change before the stream has finished the
-    /// step. `seed` is the step's; each stage gets its own, derived from it.
-    /// Throws: exceptions of `memory` when a value does not fit, and of the stages; cuda_error. On failure, all memory of the step is freed
-    ///         in stream order. Gradients to which stages have already added are not restored (see `with_retry`).
+    /// Runs one step: all stages forward and backward. `input` is the first stage's and must not change before the stream has finished the
+    /// step. Each stage's seed is derived from `seed`, the step's.
+    /// Throws: exceptions of `memory` if a value does not fit, and of stages; cuda_error. On failure, the step's memory is freed in stream
+    ///         order; gradients to which stages have already added are not restored (see `with_retry`).
     template <class T>
     void run(device_span<T const> input, std::uint64_t seed, place where = place::here()) {
         run({reinterpret_cast<std::byte*>(const_cast<T*>(input.data())), input.bytes()}, seed, where);
     }
-    /// As above, for a mutable `input`.
+    /// Overload for a mutable `input`.
     template <class T>
     void run(device_span<T> input, std::uint64_t seed, place where = place::here()) {
         run(device_span<T const>{input}, seed, where);
     }
 
-    /// Returns the largest number of bytes of `memory` that a step holds at once, in its granularity: the peak by `simulate`.
+    /// Returns the peak of a step in bytes of `memory`, in its granularity, by `simulate`.
     [[nodiscard]] std::size_t peak() const noexcept { return expected_.peak; }
-    /// Returns the bytes of `host` that this object holds until it is destroyed.
+    /// Returns the bytes of `host` held until destruction.
     [[nodiscard]] std::size_t host_bytes() const noexcept { return store_.bytes(); }
     [[nodiscard]] chain_schedule const& plan() const noexcept {
         return plan_;
@@ -101,7 +101,7 @@ CUOTA_INLINE void checkpointed::run(stage_run::values::range input, std::uint64_
         detail::chain_state state{stages_, input, on_, memory_, store_, seed, where};
         for (chain_op const& op : plan_) state.perform(op);
     } catch (...) {
-        // The next step reuses the host blocks. Its copies wait only for events that were recorded.
+        // The next step's copies reuse the host blocks, and wait only for recorded events.
         store_.drain();
         throw;
     }

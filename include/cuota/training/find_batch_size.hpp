@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Search for the largest batch that fits by running the step; returns only a size that was run and fitted.
+/// Search for the largest batch that fits by running the step.
 #pragma once
 
 #include <algorithm>
@@ -32,42 +32,42 @@ struct batch_search_options {
     std::size_t multiple_of = 1;  ///< only multiples are tried
     /// Budget from which the step allocates. After every try, its bytes in use must not exceed those before.
     std::optional<budget> account{};
-    /// Planned memory of the step, taken as an upper bound: no larger batch is tried, and the largest planned one is tried first, which is
-    /// the only try if the plan is exact. May be null.
+    /// Planned memory of the step, taken as an upper bound: its largest batch is tried first, and no larger one. If it is exact, that is
+    /// the only try. May be null.
     footprint const* plan = nullptr;
-    /// Bytes of the account that stay free in every try, and thus with the returned size: they are reserved during the search.
+    /// Bytes of the account that are reserved during the search, and so stay free with the returned size.
     std::size_t keep_free = 0;
-    /// In [0, 1): the returned size is smaller by this fraction than the largest that fitted, and is tried, too.
+    /// In [0, 1): fraction by which the returned size, which is tried too, is below the largest that fitted.
     double margin = 0;
-    /// All ranks try the same sizes; a size fits if it fits on every rank. May be null.
+    /// All ranks try the same sizes; a size must fit on every rank. May be null.
     agreement* ranks = nullptr;
 };
 
 /// A size that was run.
 struct tried_batch {
     std::size_t batch = 0;  ///< samples
-    /// False if it was refused on some rank, or would have left less than keep_free bytes.
+    /// False if it was refused on some rank, or would leave less than keep_free bytes.
     bool has_fitted = false;
 };
 
 /// Result of find_batch_size. Units: samples.
 struct batch_search {
     std::size_t batch = 0;               ///< size to use: it was tried and fitted
-    std::size_t largest_fitted = 0;      ///< largest size that fitted; above `batch` only with a margin
-    std::size_t smallest_refused = 0;    ///< smallest size that was refused; 0 if none was
+    std::size_t largest_fitted = 0;      ///< above `batch` only with a margin
+    std::size_t smallest_refused = 0;    ///< 0: none was refused
     std::vector<tried_batch> tried{};    ///< in order; each size once
-    std::optional<batch_fit> planned{};  ///< result of the plan on this rank
+    std::optional<batch_fit> planned{};  ///< by the plan, on this rank
 
     [[nodiscard]] std::size_t tries() const noexcept { return tried.size(); }  ///< number of runs
-    /// Returns false if a size was refused although a larger one fitted: a still larger one may fit, and one that fitted may fail.
+    /// Returns false if a size was refused although a larger one fitted: a still larger one may fit, or one that fitted may fail.
     [[nodiscard]] bool is_monotone() const noexcept;
-    /// Returns for example "a batch of 448 fits (448 was planned), 449 was refused: 2 tries".
+    /// Returns "a batch of 448 fits (448 was planned), 449 was refused: 2 tries", for example.
     [[nodiscard]] std::string text() const;
 };
 
 namespace detail {
 
-/// The sizes least, least + step, ..., most, numbered from 1. Precondition: `least` and `most` are multiples of `step`.
+/// Sizes least, least + step, ..., most by number, from 1. Precondition: `least` and `most` are multiples of `step`.
 struct batch_sizes {
     std::size_t least;
     std::size_t most;
@@ -77,7 +77,7 @@ struct batch_sizes {
     [[nodiscard]] std::size_t at(std::size_t number) const noexcept { return least + (number - 1) * step; }
     /// Returns the number of the largest size <= `size`, or 1.
     [[nodiscard]] std::size_t number_of(std::size_t size) const noexcept;
-    /// Returns the number of the largest size that is at most twice as large.
+    /// Returns the number of the largest size up to twice as large.
     [[nodiscard]] std::size_t doubled(std::size_t number) const noexcept;
 };
 
@@ -109,7 +109,7 @@ private:
         if (!o.account && (o.plan || o.keep_free != 0))
             fail("a plan and bytes to keep free are of an account, and none was named");
     }
-    // Range common to all ranks. The questions contain step and margin, so that a rank with other options is detected.
+    // Common to all ranks. The questions contain step and margin, so that a rank with other options is detected.
     [[nodiscard]] batch_sizes range() const {
         check_options();
         std::size_t const step = options_.multiple_of;
@@ -127,7 +127,7 @@ private:
                       options_.ranks ? " on all ranks" : ""});
     }
 
-    // Reserves keep_free and evaluates the plan. A refusal on one rank is thrown on all, before anything was tried.
+    // Reserves keep_free and evaluates the plan. A refusal on one rank is thrown on all before any try.
     void prepare() {
         std::size_t most = sizes_.most;
         auto const ready = run_agreed(
@@ -149,7 +149,7 @@ private:
             sizes_.most = options_.ranks->smallest(most, "batch search: largest", where_);
         }
     }
-    // Returns the largest size that the plan allows. Throws: budget_exceeded if that is less than the smallest size.
+    // Largest size that the plan allows. Throws: budget_exceeded if that is below the smallest.
     [[nodiscard]] std::size_t planned() {
         footprint const& plan = *options_.plan;
         std::size_t const room = room_with_caches();
@@ -160,14 +160,14 @@ private:
         }
         return sizes_.at(sizes_.number_of(found_.planned->batch));
     }
-    // As room(), plus reclaimable caches: memory that a pool caches from earlier tries is available to the next one.
+    // room() plus reclaimable caches: memory that a pool caches from earlier tries is available to the next one.
     [[nodiscard]] std::size_t room_with_caches() const {
         budget const& b = *options_.account;
         std::size_t const own = saturating_add(b.room(), cached_in(holders_of(b)));
         return std::max(std::min(own, b.limit()), most_with_caches(b));
     }
 
-    // Return the number of the largest size that fits; 0 if none does.
+    // Number of the largest size that fits; 0: none.
     [[nodiscard]] std::size_t from_above() {
         if (fits(sizes_.count())) return sizes_.count();
         return between(0, sizes_.count());
@@ -187,7 +187,7 @@ private:
         }
         return fitting;
     }
-    // Returns the size to use. If all smaller sizes are refused although a larger one fitted, returns the smallest that fitted.
+    // Size to use. If all smaller sizes are refused although a larger one fitted, the smallest that fitted.
     [[nodiscard]] std::size_t with_margin(std::size_t batch) {
         auto const less = static_cast<std::size_t>(std::ceil(static_cast<double>(batch) * options_.margin));
         for (std::size_t number = sizes_.number_of(batch - std::min(less, batch)); number != 0; number /= 2)
@@ -198,7 +198,7 @@ private:
         return smallest;
     }
 
-    // Looks up earlier results, so that no size is run twice.
+    // Runs no size twice.
     [[nodiscard]] bool fits(std::size_t number) {
         std::size_t const batch = sizes_.at(number);
         for (tried_batch const& t : found_.tried)
@@ -238,19 +238,19 @@ private:
 }  // namespace detail
 
 /// Runs `attempt(batch)` for several sizes and returns the largest that fitted, reduced by the margin. Returns only a size that was run and
-/// fitted with `keep_free` bytes to spare. No size is run twice.
+/// fitted with `keep_free` bytes to spare, and runs no size twice.
 ///
 ///     batch_search const found = find_batch_size([&](std::size_t batch) { train_step(batch, stream, pool); },
 ///                                                {.largest = samples, .account = budget, .plan = &plan});
 ///
-/// `attempt` runs one complete step of that size, including the backward run and the optimizer, and frees all memory that it allocated. If
-/// a step creates lasting objects, such as optimizer state, run a small step first: with an account, more bytes in use after a try than
-/// before are misuse that names the bytes and their holders (idle memory of a pool is not in use).
-/// A try is refused if it throws out_of_memory. Other exceptions propagate.
-/// If steps of one size differ in memory, a size that fitted may be refused later: use a margin and with_retry.
-/// With `ranks`, every rank must call this function. All try the same sizes, and a size is refused if any rank refuses it. If a step fails
-/// otherwise on one rank, its exception propagates there, and the others throw rank_gone that names it. A step that communicates must agree
-/// with the other ranks before it does so (all_or_none); otherwise a refusal leaves them waiting.
+/// `attempt` runs one complete step of that size, with backward and the optimizer, and frees all memory that it allocated. If a step
+/// creates lasting objects, such as optimizer state, run a small one first: with an account, more bytes in use after a try than before are
+/// misuse that names them and their holders (idle memory of a pool is not in use).
+/// A try is refused if it throws out_of_memory; other exceptions propagate. If steps of one size differ in memory, a size that fitted may
+/// be refused later: use a margin and with_retry.
+/// With `ranks`, every rank calls this function and tries the same sizes; one is refused if any rank refuses it. If a step fails otherwise
+/// on one rank, its exception propagates there, and the others throw rank_gone that names it. A step that communicates must first agree
+/// with the other ranks (all_or_none), or a refusal leaves them waiting.
 /// Throws:  the refusal of the smallest size, or of its plan before any try; on a rank that was not refused itself, an out_of_memory that
 ///          names one that was. misuse; rank_gone; exceptions of a try.
 /// Cost:    1 try if the plan is exact. Otherwise, with n = bit_width(largest / multiple_of), at most n + 1 tries with a plan and 2 n

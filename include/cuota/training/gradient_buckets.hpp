@@ -30,17 +30,17 @@
 
 namespace cuota::inline v0 {
 
-/// Backend that sums floats over ranks (all-reduce): mpi_sums, nccl_sums.
+/// Backend that sums floats over ranks (all-reduce), such as mpi_sums and nccl_sums.
 ///
-/// on_device        true if it sums device memory in the order of a stream, false for host memory
+/// on_device        true for device memory, in the order of a stream; false for host memory
 /// begin(elements, scratch, owner, s)  starts an in-place sum of `elements` over all ranks and returns its number, from 0.
-///          All ranks must start the same sums in the same order. The memory belongs to the link until the sum has
-///          finished; the link keeps `owner` until then, or forever if a rank is lost. On the device, the sum is ordered
-///          after the work enqueued on s so far; call begin again only when the previous sum has finished.
-/// is_over(number)  makes progress; returns true if that sum has finished. On the device: if work that is enqueued on s from
-///          now on is ordered after it.
-/// check()          throws if a rank is lost or a sum is late; on the device, also a sum that is enqueued and does not finish
-/// scratch(count)   the number of floats that a sum of `count` elements needs as `scratch`
+///          All ranks start the same sums in the same order. The memory belongs to the link until the sum has finished; the
+///          link keeps `owner` until then, or forever if a rank is lost. On the device, the sum is ordered after the work
+///          enqueued on s so far; call begin again only when the previous sum has finished.
+/// is_over(number)  makes progress; returns true if that sum has finished. On the device: if work enqueued on s from now on
+///          is ordered after it.
+/// check()          throws if a rank is lost or a sum is late; on the device, also one that is enqueued and does not finish
+/// scratch(count)   floats that a sum of `count` elements needs as `scratch`
 ///
 /// After any of these throws, the link must not be used again.
 template <class L>
@@ -59,7 +59,7 @@ concept reduce_link = std::movable<L> &&
 struct bucket_options {
     std::size_t bytes = std::size_t{4} << 20U;  ///< of a bucket: small ones fill early, large ones sum faster
     std::size_t slots = 2;                      ///< buckets in flight at once
-    /// Resource of the slots: pinned memory for a host link, device memory for a device link; with a budget, for example
+    /// Resource of the slots: pinned memory for a host link, device memory for a device link; with a budget
     /// budgeted<pinned_memory>{budget}.
     any_resource memory = pinned_memory{};
     tag name = "gradient buckets";  ///< for messages and accounts
@@ -72,8 +72,8 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Replaces the gradients of a step by their sums over all ranks.
 ///
 /// Gradients are packed into buckets in the order of their declaration, ideally that of the backward run. A full bucket is copied on a
-/// stream of this object, summed, and copied back, while the backward run continues. The memory is fixed: `slots` buckets, charged at
-/// construction, for a network of any size.
+/// stream of this object, summed, and copied back, while the backward run continues. Memory is fixed for a network of any size: `slots`
+/// buckets, charged at construction.
 ///
 ///     gradient_buckets sums{mpi_sums{group}, {out.size(), in.size()}, {.memory = budgeted<pinned_memory>{pinned}}};
 ///     micro_batch const part = part_of_ranks(ranks, batch.size());
@@ -85,12 +85,12 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///     });
 ///     optimiser_step(stream);                        // needs no wait: the gradients are leased until the sums are complete
 ///
-/// The sums do not depend on the order in which gradients become ready, nor on the timing of ranks. Whether all ranks get the same bits
+/// The sums do not depend on the order in which gradients become ready, nor on the timing of ranks; whether all ranks get the same bits
 /// depends on the link (with mpi_sums they do).
-/// If the backward run is refused memory on one rank, that rank contributes zeros for the remaining buckets, so that no rank waits forever
-/// in a sum; then the ranks agree, and all throw. The gradients are invalid afterwards; start the next step anew.
+/// If the backward run is refused memory on one rank, that rank contributes zeros for the remaining buckets, so that no rank waits in a
+/// sum; then the ranks agree, and all throw. The gradients are invalid afterwards; start the next step anew.
 /// Threads: one at a time, as for the link and the agreement.
-/// Cost:    one question per step, besides the sums; for each gradient a copy to a slot and back.
+/// Cost:    one question per step, besides the sums; per gradient a copy to a slot and back.
 /// Throws:  see each function. After a failure of the link, every use is misuse.
 /// Example: examples/train_ranks.cpp
 template <reduce_link Link>
@@ -99,7 +99,7 @@ class gradient_buckets {
 
 public:
     /// `counts`: the elements of each gradient, in order, the same on every rank. Throws: misuse if a bucket is smaller than one element or
-    /// `slots` is 0; budget_exceeded, out_of_memory, cuda_error. These occur on this rank alone, so construct it within all_or_none.
+    /// `slots` is 0; budget_exceeded, out_of_memory, cuda_error, on this rank alone: construct it within all_or_none.
     gradient_buckets(Link link, std::vector<std::size_t> counts, bucket_options options = {},
                      place where = place::here())
         : link_{std::move(link)},
@@ -116,7 +116,7 @@ public:
     gradient_buckets& operator=(gradient_buckets const&) = delete;
     ~gradient_buckets() { rt::drain(comm_); }  // waits for copies to and from the slots
 
-    /// Returns the number of buckets in a step; the last may be partially filled.
+    /// Returns the number of buckets in a step; the last may be partly filled.
     [[nodiscard]] std::size_t buckets() const noexcept { return layout_.size(); }
     /// Returns the bytes of all slots.
     [[nodiscard]] std::size_t bytes() const noexcept {
@@ -126,7 +126,7 @@ public:
     }
 
     /// Runs `backward`, which calls `ready` once for each gradient. On return, all gradients are sums, in the order of their home streams.
-    /// Throws: exceptions of `backward`; a refusal on all ranks, as all_or_none; misuse if a gradient was left out or the link has failed
+    /// Throws: exceptions of `backward`; a refusal on all ranks, as all_or_none; misuse if a gradient was left out or the link failed
     ///         before; rank_gone; exceptions of the link.
     template <std::invocable Backward>
     void reduce(agreement& ranks, Backward backward, place where = place::here()) {
@@ -152,8 +152,8 @@ public:
         }
     }
 
-    /// Call within reduce, when all work that writes this gradient is enqueued on its home stream. The buffer is leased until reduce
-    /// returns. Throws: misuse if the index is out of range, the gradient is already ready, or its count differs; exceptions of the link.
+    /// Within reduce: declares that all work that writes this gradient is enqueued on its home stream. The buffer is leased until reduce
+    /// returns. Throws: misuse if the index is out of range, the gradient already ready, or its count different; exceptions of the link.
     void ready(std::size_t gradient, device_buffer<float>& of, place where = place::here()) {
         if (!is_in_step_)
             detail::throw_misuse(where, "gradient_buckets: a gradient is ready outside of reduce");
@@ -170,8 +170,8 @@ public:
         given_[gradient].emplace(of.write(comm_, where));
         progress();
     }
-    /// Advances buckets in flight without waiting, as ready does. Useful in a backward run with long pauses between gradients. Throws:
-    /// exceptions of the link.
+    /// Advances buckets in flight without waiting, as ready does, for backward runs with long pauses between gradients. Throws: exceptions
+    /// of the link.
     void progress() {
         while (go_on()) {}
     }
@@ -187,7 +187,7 @@ private:
         std::size_t bucket = 0;
         std::size_t slot = 0;
         stage at = stage::copying;
-        std::uint64_t number = 0;  // of the sum
+        std::uint64_t number = 0;
     };
 
     [[nodiscard]] slot make_slot(std::size_t count, bucket_options const& options, place where) {
@@ -235,8 +235,8 @@ private:
     void give_nothing_more() noexcept {
         if (is_broken_) return;
         gives_nothing_ = true;
-        // A copy whose event failed may still run and access memory that zeros or the link write. On the device, stream order suffices, and
-        // the stream may contain a sum that never finishes.
+        // If the event of a copy failed, the copy may still run, on memory that zeros or the link write. On the device, stream order
+        // suffices, and the stream may contain a sum that never finishes.
         if constexpr (!Link::on_device) rt::drain(comm_);
         try {
             finish();
@@ -270,7 +270,7 @@ private:
         }
     }
 
-    /// Advances as far as possible without waiting; returns true if anything advanced.
+    /// Advances without waiting; returns true if anything advanced.
     bool go_on() {
         bool has_moved = false;
         bool may_begin = true;  // in the order of buckets, on all ranks
@@ -312,7 +312,7 @@ private:
         else if (f.at == stage::summing && on_link([&] { return link_.is_over(f.number); })) put_back(f);
         else if (f.at == stage::returning && is_past(f)) f.at = stage::over;
     }
-    // A failed device runs no more copies; on any other, give_nothing_more has waited for all copies.
+    // A failed device runs no more copies; on others, give_nothing_more has waited for all copies.
     [[nodiscard]] bool is_past(flight const& f) const {
         auto const& mark = slots_[f.slot].mark;
         if (!mark) return true;
@@ -364,14 +364,14 @@ private:
     }
     [[nodiscard]] float* elements(std::size_t gradient) const { return given_[gradient]->span().data(); }
 
-    stream comm_{};  // for the copies
+    stream comm_{};
     Link link_;
     detail::bucket_layout layout_;
     std::vector<slot> slots_{};
     std::vector<std::size_t> free_{};
-    std::deque<flight> flights_{};                    // buckets in flight, in order
-    std::vector<std::optional<lease<float>>> given_;  // of each gradient
-    std::size_t next_ = 0;                            // the next bucket to launch
+    std::deque<flight> flights_{};  // buckets in flight, in order
+    std::vector<std::optional<lease<float>>> given_;
+    std::size_t next_ = 0;  // to launch next
     bool is_in_step_ = false;
     bool gives_nothing_ = false;
     bool is_broken_ = false;

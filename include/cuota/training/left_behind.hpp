@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory of a budget that is in use, without its caches, and the check that a step has freed its memory.
+/// Memory of a budget in use, without caches, and the check that a step has freed its own.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +16,32 @@
 
 namespace cuota::inline v0::detail {
 
-/// Returns the holders of a budget and of its descendants, and one entry for bytes that are charged without a tag.
+/// Returns the holders of a budget and its descendants, and one entry for bytes charged without a tag.
 [[nodiscard]] std::vector<holding> holders_of(budget const& b);
 
 /// Returns the idle bytes in pools and caches.
 [[nodiscard]] std::size_t cached_in(std::vector<holding> const& all) noexcept;
 
-/// Returns the largest charge that could succeed after caches have released their memory.
+/// Returns the largest charge that fits after caches have released their memory.
 [[nodiscard]] std::size_t most_with_caches(budget const& b);
 
-/// Bytes of a budget that were in use at construction. Idle pages of a pool are not in use.
+/// Bytes of a budget in use at construction; idle memory of pools is not in use.
 ///
-/// No other thread may allocate from the budget in between; its allocations would be attributed to the step.
+/// No other thread may allocate from the budget in between: that would be attributed to the step.
 /// Throws: std::bad_alloc.
-/// Cost:   one list of all holders for each construction and check.
+/// Cost:   a list of all holders at construction and at each check.
 class use_mark {
 public:
     explicit use_mark(budget b) : budget_{std::move(b)}, before_{in_use()} {}
 
-    /// Throws misuse that names the bytes and their holders if more is in use than at construction. `after` names the operation.
+    /// Throws misuse that names bytes and holders if more is in use than at construction. `after` names the operation.
     void check(std::string const& after, place where) const;
 
 private:
     [[nodiscard]] std::vector<holding> in_use() const;
     [[nodiscard]] static std::size_t sum_of(std::vector<holding> const& all) noexcept;
     [[nodiscard]] std::size_t before(holding const& now) const noexcept;
-    // Describes the holders that have grown, largest growth first.
+    // Holders that have grown, largest growth first.
     [[nodiscard]] std::string grown_text(std::vector<holding> now) const;
 
     budget budget_;

@@ -35,7 +35,7 @@ struct loss_scaler_state {
 
     /// Returns one line, for `parse`.
     [[nodiscard]] std::string text() const;
-    /// Parses `text`. Throws: misuse if it is not the output of text() for a finite scale above 0.
+    /// Throws: misuse if `text` is not the output of text() for a finite scale above 0.
     [[nodiscard]] static loss_scaler_state parse(std::string_view text, place where = place::here());
 
     /// Compares memberwise.
@@ -58,9 +58,8 @@ enum class scaling_phase {
 ///     for (auto& g : gradients) check.unscale(s, g.write(s), inverse);      // a non_finite_check
 ///     if (scaler.update(check.found(s))) ... the optimiser's step ...
 ///
-/// Unlike torch's, the scale has a floor, so that a run that always overflows does not drive it to 0, and a finite ceiling. Factors are
-/// applied in double, and the scale is rounded to float. Several optimizers share one decision.
-/// A value in host memory.
+/// Unlike torch's, it has a floor, so that repeated overflow does not drive the scale to 0, and a finite ceiling. Factors are applied in
+/// double, and the scale is rounded to float. Several optimizers share one decision. A value in host memory.
 /// Threads: as an int.
 /// Throws:  misuse for calls in the wrong phase; the state is unchanged.
 /// Example: examples/train_deep.hpp
@@ -82,23 +81,22 @@ public:
     [[nodiscard]] scaling_phase phase() const noexcept {
         return phase_;
     }  ///< determines the calls that are valid now
-    /// Returns true if another overflow cannot lower the scale: repeated overflows then have another cause than the scale.
+    /// Returns true if another overflow cannot lower the scale; repeated overflow then has another cause.
     [[nodiscard]] bool is_at_floor() const noexcept { return scale_ <= options_.floor; }
 
-    /// Returns the inverse, for the gradients of this step. Throws: misuse if called twice in a step, or after `step`.
+    /// Returns the inverse, for this step's gradients. Throws: misuse if called twice in a step, or after `step`.
     double unscale(place where = place::here());
 
-    /// Decides on this step: returns true if the optimizer should step. Call `update` next. Throws: misuse if already decided.
+    /// Returns true if the optimizer should step. Call `update` next. Throws: misuse if already decided.
     [[nodiscard]] bool step(bool found_non_finite, place where = place::here());
-    /// Computes the scale for the next step. Throws: misuse if `step` was not called.
+    /// Computes the scale of the next step. Throws: misuse without a `step`.
     void update(place where = place::here());
-    /// step() and update() in one: returns true if the optimizer should step. Throws: misuse after `step`.
+    /// step() and update(): returns true if the optimizer should step. Throws: misuse after `step`.
     bool update(bool found_non_finite, place where = place::here());
 
     /// Returns the state to save. Throws: misuse within a step.
     [[nodiscard]] loss_scaler_state state(place where = place::here()) const;
-    /// Continues from a saved state, at the beginning of a step. Throws: misuse if these options cannot produce that scale or number of
-    /// steps; the state is unchanged.
+    /// Continues from a saved state, at the beginning of a step. Throws: misuse if these options cannot produce it; the state is unchanged.
     void restore(loss_scaler_state const& from, place where = place::here());
 
 private:
@@ -145,7 +143,7 @@ CUOTA_INLINE loss_scaler_state loss_scaler_state::parse(std::string_view text, p
     loss_scaler_state state;
     bool const is_state = take("cuota-loss-scaler-state 1 scale ") && number(state.scale) &&
                           take(" good-steps ") && number(state.good_steps);
-    // Only the exact output of text() is accepted; a state that was edited by hand is not that of a run.
+    // Only exact output of text() is accepted: a state edited by hand is not that of a run.
     if (!is_state || !is_finite(state.scale) || state.scale <= 0 || state.text() != text)
         detail::throw_misuse(where, "\"{}\" is not the state of a loss_scaler",
                              {std::string{text.substr(0, 80)}});

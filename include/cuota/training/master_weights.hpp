@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Weights as floats for the optimizer and in 16 bits for forward and backward.
+/// Weights as floats for the optimizer, and in 16 bits for forward and backward.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ public:
     master_weights(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
                    place where = place::here())
         : masters_{count, home, memory, name, where}, working_{count, home, memory, name, where} {}
-    /// Copies the weights from the host into both copies. Waits for the copy, as device_buffer.
+    /// Copies host weights into both copies. Waits for the copy, as device_buffer.
     master_weights(std::span<float const> host, stream_ref home, resource_ref const& memory, tag name = {},
                    place where = place::here())
         : masters_{host.size(), home, memory, no_init, name, where}, working_{host.size(), home, memory,
@@ -45,7 +45,7 @@ public:
         refresh(home, where);
     }
 
-    /// Returns the bytes of `count` weights: two allocations, each rounded up to `granule`; `unlimited` on overflow.
+    /// Returns the bytes of `count` weights: two allocations, rounded up to `granule`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t granule = 1) noexcept {
         auto const masters = checked_mul(count, sizeof(float));
         auto const working = checked_mul(count, sizeof(Half));
@@ -57,7 +57,7 @@ public:
     [[nodiscard]] std::size_t bytes() const noexcept { return masters_.bytes() + working_.bytes(); }
     [[nodiscard]] stream_ref home() const noexcept {
         return masters_.home();
-    }  ///< stream in whose order both copies are freed
+    }  ///< stream of both allocations and frees
 
     /// Returns the masters, for work on s that updates them. Call `refresh` afterwards.
     [[nodiscard]] lease<float> write(stream_ref s, place where = place::here()) {

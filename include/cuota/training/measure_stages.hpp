@@ -43,14 +43,14 @@ struct link_times {
 
 }  // namespace detail
 
-/// Returns the chain of these stages with measured times, in seconds: medians over `steps` steps that keep all values, after one warm-up
-/// step, by the device's clock; and the time per byte of copies to and from the host.
+/// Returns the chain of these stages with measured times, in seconds by the device's clock: medians over `steps` steps that keep all
+/// values, after one warm-up step; and the time per byte of copies to and from the host.
 ///
 /// Runs the stages, so parameter gradients are accumulated `steps` + 1 times: clear them afterwards. Uses the memory of store_all_plan, and
-/// the size of the largest output in `host`; so measure with a part of the batch that fits. Times need no scaling, as they are only
-/// compared with each other.
+/// the largest output's size in `host`; so measure with a part of the batch that fits. Times need no scaling, as they are only compared
+/// with each other.
 /// Order:   waits on the host in every step.
-/// Throws:  exceptions of the memory, the stages and the device; misuse for no steps or no stages. On failure, nothing stays allocated.
+/// Throws:  exceptions of memory, stages and device; misuse for no steps or no stages. On failure, nothing stays allocated.
 /// Threads: runs the stages on the calling thread.
 /// Cost:    `steps` + 1 steps.
 /// Example: examples/train_deep.hpp

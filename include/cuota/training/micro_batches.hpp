@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Division of a batch into parts that fit, weighted so that their gradients add up to those of the whole batch.
+/// Division of a batch into parts that fit, with weights by which their gradients add up to the batch's.
 #pragma once
 
 #include <compare>
@@ -16,10 +16,10 @@ namespace cuota::inline v0 {
 /// A part of a batch: samples [first, first + count) of `of`. Units: samples.
 ///
 /// The weight is count / of, exact as a ratio of integers; weights of all parts sum to exactly 1. Multiply a loss that is the mean over the
-/// part by it before the backward run: the accumulated gradients are then those of the mean over the whole batch. Divide a loss that is a
-/// sum over samples by `of`, or leave it as it is.
+/// part by it before backward: accumulated gradients are those of the mean over the whole batch. Divide a loss that is a sum over samples
+/// by `of`, or leave it as it is.
 struct micro_batch {
-    std::size_t first = 0;  ///< index of its first sample in the batch
+    std::size_t first = 0;  ///< of its first sample in the batch
     std::size_t count = 0;  ///< samples
     std::size_t of = 0;     ///< samples of the whole batch
 
@@ -38,8 +38,8 @@ struct micro_batch {
     friend constexpr bool operator==(micro_batch const&, micro_batch const&) noexcept = default;
 };
 
-/// Range of the parts of one batch of n samples, `micro` in each, in order. The last part may be smaller; it is never dropped, and its
-/// weight is that of its own count.
+/// The parts of one batch of n samples, `micro` in each, in order. The last part may be smaller; it is never dropped, and has the weight of
+/// its own count.
 ///
 ///     for (micro_batch part : micro_batches{batch.size(), 32}) {
 ///         if (part.is_first()) zero_gradients();
@@ -48,23 +48,23 @@ struct micro_batch {
 ///     }
 ///
 /// Each batch is divided alone: an accumulation window never spans two batches or the end of an epoch.
-/// A random-access range of values, constexpr, without allocation. Iterators may outlive it. A batch of 0 samples has no parts.
+/// A constexpr random-access range of values, without allocation. Iterators may outlive it. 0 samples have no parts.
 /// Threads: any; a value.
 /// Example: examples/train_deep.hpp
 class micro_batches {
 public:
-    /// Random-access iterator that computes its values. All operations take constant time. May outlive its range.
+    /// Random-access iterator that computes its values in constant time. May outlive its range.
     class iterator {
     public:
         using iterator_concept = std::random_access_iterator_tag;  ///< for C++20
-        /// For C++17, whose random-access iterators return references.
+        /// For C++17, which requires references of random-access iterators.
         using iterator_category = std::input_iterator_tag;
         using value_type = micro_batch;          ///< a part
         using difference_type = std::ptrdiff_t;  ///< counts parts
         using reference = micro_batch;           ///< by value
         using pointer = void;                    ///< not provided
 
-        constexpr iterator() noexcept = default;  ///< singular: may only be assigned to
+        constexpr iterator() noexcept = default;  ///< may only be assigned to
         /// Returns the part. Precondition: not the end.
         [[nodiscard]] constexpr micro_batch operator*() const noexcept { return part(n_, micro_, index_); }
         /// Returns the part `i` positions ahead.
@@ -83,13 +83,13 @@ public:
         }
         constexpr iterator& operator++() noexcept { return *this += 1; }  ///< advances by one
         constexpr iterator& operator--() noexcept { return *this -= 1; }  ///< moves back by one
-        /// Advances by one; returns the old position.
+        /// Returns the old position.
         constexpr iterator operator++(int) noexcept {
             iterator const before = *this;
             ++*this;
             return before;
         }
-        /// Moves back by one; returns the old position.
+        /// Returns the old position.
         constexpr iterator operator--(int) noexcept {
             iterator const before = *this;
             --*this;
@@ -99,7 +99,7 @@ public:
         [[nodiscard]] friend constexpr iterator operator+(iterator at, difference_type by) noexcept {
             return at += by;
         }
-        /// As above.
+        /// Same operation.
         [[nodiscard]] friend constexpr iterator operator+(difference_type by, iterator at) noexcept {
             return at += by;
         }
@@ -111,11 +111,11 @@ public:
         [[nodiscard]] friend constexpr difference_type operator-(iterator a, iterator b) noexcept {
             return static_cast<difference_type>(a.index_ - b.index_);
         }
-        /// Compares positions in one range.
+        /// Requires iterators of one range.
         [[nodiscard]] friend constexpr bool operator==(iterator a, iterator b) noexcept {
             return a.index_ == b.index_;
         }
-        /// Orders positions in one range.
+        /// Requires iterators of one range.
         [[nodiscard]] friend constexpr std::strong_ordering operator<=>(iterator a, iterator b) noexcept {
             return a.index_ <=> b.index_;
         }
@@ -142,7 +142,7 @@ public:
         return n_ / micro_ + (n_ % micro_ == 0 ? 0 : 1);  // n + micro - 1 could overflow
     }
     [[nodiscard]] constexpr bool empty() const noexcept { return n_ == 0; }  ///< true for 0 samples
-    /// Returns the number of samples in the batch.
+    /// Returns the batch's number of samples.
     [[nodiscard]] constexpr std::size_t samples() const noexcept { return n_; }
     /// Returns part i. Throws: misuse if i >= size().
     [[nodiscard]] constexpr micro_batch operator[](std::size_t i) const {

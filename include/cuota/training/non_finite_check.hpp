@@ -26,11 +26,11 @@ CUOTA_KERNEL inline void raise(raised_flag& flag) {
 #endif
 }
 
-/// Accumulates the result of a thread, so that a warp raises the flag once and not for every number.
+/// Accumulates per thread, so that a warp raises the flag once and not for every number.
 template <class T>
 struct find_non_finite {
     raised_flag* flag;
-    bool is_found = false;  // by this thread
+    bool is_found = false;
 
     CUOTA_KERNEL void operator()(std::size_t, T x) { is_found |= !is_finite(x); }
     CUOTA_KERNEL void finish(warp const& all) const {
@@ -77,20 +77,20 @@ public:
 
     /// Checks the elements.
     void look(stream_ref s, device_span<float const> at, place where = place::here());
-    /// As above, for half.
+    /// Overload for half.
     void look(stream_ref s, device_span<half const> at, place where = place::here());
-    /// As above, for bfloat16.
+    /// Overload for bfloat16.
     void look(stream_ref s, device_span<bfloat16 const> at, place where = place::here());
 
     /// Multiplies gradients by the inverse of their scale and checks them, in one kernel. The product is computed in double, then rounded
     /// to float and to the stored type. Throws: also misuse if `inverse` is not finite and above 0.
     void unscale(stream_ref s, device_span<float> gradients, double inverse, place where = place::here());
-    /// As above, for half.
+    /// Overload for half.
     void unscale(stream_ref s, device_span<half> gradients, double inverse, place where = place::here());
-    /// As above, for bfloat16.
+    /// Overload for bfloat16.
     void unscale(stream_ref s, device_span<bfloat16> gradients, double inverse, place where = place::here());
 
-    /// Returns true if an element checked since the last reset was not finite, in order of s. Waits for s and a copy of 4 bytes.
+    /// Returns true if any element checked since the last reset, in order of s, was not finite. Waits for s and a copy of 4 bytes.
     [[nodiscard]] bool found(stream_ref s, place where = place::here()) const;
     /// Clears the flag, in order of s.
     void reset(stream_ref s, place where = place::here());

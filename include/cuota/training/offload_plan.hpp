@@ -85,10 +85,9 @@ private:
 /// Returns a schedule that runs every stage once and never holds more than `room` bytes on the device. Some records are offloaded as soon
 /// as the next stage has read them, and fetched for backward; none if everything fits.
 ///
-/// Records are fetched in the order of their use, as early as the room allows, so that copies overlap with computation. The set to offload
+/// Records are fetched in the order of use, as early as the room allows, so that copies overlap with computation. The set to offload
 /// minimizes simulated time, then bytes sent, by local search: it starts with the best of the first n stages for every n and of all but the
-/// largest records that can stay, and adds, removes or exchanges one stage until nothing improves. It is a local optimum, not proven to be
-/// the best set.
+/// largest records that can stay, and adds, removes or exchanges one stage until nothing improves. It is a local optimum, not proven best.
 ///
 /// Faster than a chain_plan if the link keeps up; to decide, simulate both with measured times. The host holds the offloaded bytes:
 /// simulate's host_peak. For a resource with a granularity, plan for c.rounded_to(granule).
@@ -96,7 +95,7 @@ private:
 /// Throws:  out_of_memory if room < least_offload_bytes: `asked` is that minimum, and the cause names the stage; misuse for an invalid
 ///          chain.
 /// Cost:    for L stages, some rounds of L^2/4 simulations; 20 to 100 ms for 100 stages.
-/// Threads: any. Runs on the host only.
+/// Threads: any. Host only.
 /// Example: examples/deep_plan.hpp
 [[nodiscard]] chain_schedule offload_plan(chain const& c, std::size_t room, place where = place::here());
 

@@ -20,21 +20,21 @@
 
 namespace cuota::inline v0 {
 
-/// Runs a chain whose stages are partitioned over devices, in pipeline_order (1F1B). One host thread enqueues for all.
+/// Runs a chain partitioned over devices, in pipeline_order (1F1B). One host thread enqueues for all.
 ///
 ///     auto const where = place_layers(layers, rooms, {.micro_batches = 8});
 ///     pipeline net{stages, where.cuts(), 8, {{stream0, pool0.resource()}, {stream1, pool1.resource()}}};
 ///     net.run(parts_of_the_batch, step);                      // then the optimiser, on each device's own stream
 ///
-/// A device's stages run on its stream with that device current. They accumulate parameter gradients in the order of the micro-batches, so
+/// A device's stages run on its stream with that device current. They accumulate parameter gradients in the order of micro-batches, so
 /// results equal those of one device, bit for bit. The consuming device copies values of other devices, in its stream.
-/// Memory:  every value is allocated from its device's `memory` just before it is written, and freed in the order of a stream of that
-///          device after its last use; peaks() is the largest total. Device d of D keeps records of min(M, D - d) of M micro-batches.
-/// Order:   a step runs on each device in the order of its stream. Work on gradients of other devices must wait for their streams. The host
+/// Memory:  each value is allocated from its device's `memory` just before it is written, and freed in the order of a stream of that device
+///          after its last use; at most peaks() at once. Device d of D keeps records of min(M, D - d) of M micro-batches.
+/// Order:   a step runs on each device in the order of its stream. Work on other devices' gradients must wait for their streams. The host
 ///          never waits.
 /// Threads: one at a time. Neither copyable nor movable.
 /// Units:   bytes, rounded up to the granularity of each device's memory.
-/// Cost:    of a step: some allocations and two calls for each stage and micro-batch, one copy in each direction per cut.
+/// Cost:    per step, some allocations and two calls for each stage and micro-batch, one copy in each direction per cut.
 /// Throws:  see each function; on failure, nothing stays allocated.
 /// Follows Huang et al. 2019 (GPipe) and Narayanan et al. 2019 (PipeDream's order).
 class pipeline {
@@ -47,10 +47,10 @@ public:
     pipeline(pipeline const&) = delete;  // two copies would enqueue on the same streams
     pipeline& operator=(pipeline const&) = delete;
 
-    /// Runs one step. `inputs`: the first stage's, one for each micro-batch, on the first device; they must not change before its stream
-    /// has finished the step. `seed` is the step's; each stage and micro-batch gets its own, derived from it.
-    /// Throws: misuse for another number of inputs; exceptions of a device's memory and of a stage; cuda_error. On failure, the host waits
-    ///         for all streams, and all memory of the step is freed. Gradients to which stages have already added are not restored (see
+    /// Runs one step. `inputs`: the first stage's, one per micro-batch, on the first device; they must not change before its stream has
+    /// finished the step. Seeds of stages and micro-batches are derived from `seed`, the step's.
+    /// Throws: misuse for another number of inputs; exceptions of a device's memory and of stages; cuda_error. On failure, the host waits
+    ///         for all streams, and the step's memory is freed; gradients to which stages have already added are not restored (see
     ///         `with_retry`).
     template <class T>
     void run(std::vector<device_span<T>> const& inputs, std::uint64_t seed, place where = place::here()) {

@@ -55,12 +55,12 @@ private:
 
 }  // namespace detail
 
-/// Returns the peak of each device while a pipeline runs a step in pipeline_order: records (output and saved bytes) of all micro-batches in
+/// Returns each device's peak while a pipeline runs a step in pipeline_order: records (output and saved bytes) of all micro-batches in
 /// flight, scratch and gradients of the running stage, copies of values from neighboring devices, and gradients that the previous device
-/// has not fetched yet. These are exactly the bytes that `pipeline` allocates.
+/// has not fetched yet. `pipeline` allocates exactly that.
 ///
-/// `c`: with sizes rounded to the granularity of the devices' memory (chain_of, rounded_to). `first`: the first stage of each device, as
-/// placement::cuts returns it. Parameters and their gradients belong to the stages and are not counted.
+/// `c`: with sizes rounded to the devices' granularity (chain_of, rounded_to). `first`: the first stage of each device, as placement::cuts
+/// returns it. Parameters and their gradients belong to the stages and are not counted.
 /// Units:   bytes, by device.
 /// Throws:  misuse for invalid cuts or counts, and for sizes that overflow.
 /// Cost:    O((M + D) D + M L).

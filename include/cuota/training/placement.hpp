@@ -38,7 +38,7 @@ struct placement_device {
     [[nodiscard]] static placement_device of(budget const& b, double speed = 1);
 };
 
-/// The quantity whose maximum over devices is minimized.
+/// Quantity to minimize on the device where it is largest.
 enum class placement_balance {
     time,   ///< time()
     memory  ///< bytes()
@@ -48,7 +48,7 @@ enum class placement_balance {
 struct placement_options {
     /// Minimizes the time of the slowest device or the memory of the fullest.
     placement_balance balance = placement_balance::time;
-    /// Micro-batches per step. A device keeps as many at once as devices are in use from it on, at most this many, as in pipeline_order.
+    /// Micro-batches per step. A device keeps at most one for itself and one for each later device in use, as in pipeline_order.
     std::size_t micro_batches = 1;
 };
 
@@ -175,8 +175,8 @@ private:
 /// fullest as empty). Exact: dynamic programming over all cuts, as PipeDream's (Narayanan et al., SOSP 2019) without replicas. A device may
 /// get no layers.
 ///
-/// Of several optimal placements it returns one with the fewest devices in use, and of these the one in which the first device has the most
-/// layers, then the second, and so on. More room never makes the result worse.
+/// Returns the optimal placement with the fewest devices in use, and of several the one in which the first device has the most layers, then
+/// the second, and so on. More room never makes the result worse.
 /// Units:   bytes; times in the unit of the layers.
 /// Threads: any.
 /// Throws:  placement_refused (an out_of_memory) with the smallest shortfall if no placement fits; misuse for a negative or NaN time, a

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Refusal of a plan whose memory limit is too small.
+/// Refusal of a plan by its memory limit.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Returns a refusal with the peak of `least`, the schedule that needs the least memory, and the stage at that peak. `what` names the class
-/// of plans.
+/// Returns a refusal with the peak, and the stage at it, of `least`, the schedule with the least memory. `what` names the class of plans.
 [[nodiscard]] out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
                                          char const* what, tag name, place where);
 

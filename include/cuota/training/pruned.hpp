@@ -39,7 +39,7 @@ class pruned {
 public:
     using value_type = T;  ///< of an unpacked number
 
-    /// Keeps numbers whose magnitude is above `threshold`, and NaNs. Waits for s. Throws: misuse if `threshold` is negative or NaN.
+    /// Keeps numbers of a magnitude above `threshold`, and NaNs. Waits for s. Throws: misuse if `threshold` is negative or NaN.
     [[nodiscard]] static pruned pack(stream_ref s, device_span<T const> dense, float threshold,
                                      resource_ref const& memory, tag name = {},
                                      place where = place::here()) requires stored_float<T> {
@@ -47,7 +47,7 @@ public:
             detail::throw_misuse(where, "pruned: a threshold of {} is not 0 or above", {threshold});
         return packed_by(detail::above_threshold<T>{dense.data(), threshold}, s, dense, memory, name, where);
     }
-    /// Keeps numbers whose byte in `keep` is not 0. Waits for s. Throws: misuse if the counts differ.
+    /// Keeps numbers with a nonzero byte in `keep`. Waits for s. Throws: misuse if counts differ.
     [[nodiscard]] static pruned pack(stream_ref s, device_span<T const> dense,
                                      device_span<unsigned char const> keep, resource_ref const& memory,
                                      tag name = {}, place where = place::here()) {
@@ -55,7 +55,7 @@ public:
         return packed_by(detail::kept_by_mask{keep.data()}, s, dense, memory, name, where);
     }
 
-    /// Returns the bytes of `survivors` of `count` numbers: three allocations, each rounded up to `granule`; `unlimited` on overflow.
+    /// Returns the bytes of `survivors` of `count` numbers: three allocations, rounded up to `granule`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t survivors,
                                                      std::size_t granule = 1) noexcept {
         std::size_t const words = detail::parts_of(count, detail::word_bits) * sizeof(detail::mask_word);
@@ -78,7 +78,7 @@ public:
         return packed_.read(s, where);
     }
 
-    /// Writes all numbers, with zeros for those that were not kept. Throws: misuse if the counts differ.
+    /// Writes all numbers, with zeros for those that were not kept. Throws: misuse if counts differ.
     void unpack(stream_ref s, device_span<T> to, place where = place::here()) const {
         detail::check_counts("pruned::unpack", size(), to.size(), where);
         auto const words = words_.read(s, where);

@@ -78,7 +78,7 @@ public:
               place where = place::here())
         : codes_{count, home, memory, name, where}, steps_{blocks(count), home, memory, name, where} {}
 
-    /// Returns the bytes of `count` numbers: two allocations, each rounded up to `granule`; `unlimited` on overflow.
+    /// Returns the bytes of `count` numbers: two allocations, rounded up to `granule`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t granule = 1) noexcept {
         return detail::coded_bytes(count, Block, granule);
     }
@@ -91,7 +91,7 @@ public:
     [[nodiscard]] std::size_t bytes() const noexcept { return codes_.bytes() + steps_.bytes(); }
     [[nodiscard]] stream_ref home() const noexcept {
         return codes_.home();
-    }  ///< stream in whose order both are freed
+    }  ///< stream of both allocations and frees
 
     /// Replaces all numbers.
     void store(stream_ref s, device_span<T const> from, place where = place::here()) {
@@ -106,7 +106,7 @@ public:
 
     /// Writes all numbers to `to`.
     void load(stream_ref s, device_span<T> to, place where = place::here()) const { load_as(s, to, where); }
-    /// As above, but as floats, not rounded to T.
+    /// Writes all numbers as floats, not rounded to T.
     void load(stream_ref s, device_span<float> to, place where = place::here()) const
         requires(!std::same_as<T, float>) {
         load_as(s, to, where);

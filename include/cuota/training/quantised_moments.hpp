@@ -251,7 +251,7 @@ public:
           root_{count, home, memory, name, where},
           root_steps_{blocks(count), home, memory, name, where} {}
 
-    /// Returns the bytes of the moments of `count` parameters: four allocations, each rounded up to `granule`; `unlimited` on overflow.
+    /// Returns the bytes of the moments of `count` parameters: four allocations, rounded up to `granule`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t granule = 1) noexcept {
         return checked_mul(2, detail::coded_bytes(count, Block, granule)).value_or(unlimited);
     }
@@ -262,7 +262,7 @@ public:
     }
     [[nodiscard]] stream_ref home() const noexcept {
         return first_.home();
-    }  ///< stream in whose order they are freed
+    }  ///< stream of all allocations and frees
     /// Returns the number of enqueued steps.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 

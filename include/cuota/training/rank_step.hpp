@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Agreements of ranks for a step: that all of them have its resources, and how large the share of each is.
+/// Agreements of ranks for a step: on its resources, and on the share of each rank.
 #pragma once
 
 #include <concepts>
@@ -22,15 +22,15 @@
 namespace cuota::inline v0 {
 
 /// Runs `work` on every rank and returns its result if it succeeded on all of them. A refusal (out_of_memory) on one rank is a refusal on
-/// all: the results of the others are destroyed, and each rank throws. So no rank enters a collective operation, such as a sum over ranks,
-/// in which another rank cannot take part.
+/// all: the others' results are destroyed, and each rank throws. So no rank enters a collective operation, such as a sum over ranks, in
+/// which another cannot take part.
 ///
 ///     batch const b = *all_or_none(ranks, "the next batch", [&] { return epoch.next(); });
 ///
-/// `what` names the work and must be the same on all ranks.
+/// `what` names the work and is the same on all ranks.
 /// Threads: as the agreement.
-/// Throws:  this rank's own refusal; if only others were refused, an out_of_memory that names one of them; any other exception of `work`,
-///          and on the other ranks rank_gone that names this rank; exceptions of the agreement.
+/// Throws:  this rank's own refusal; if only others were refused, an out_of_memory that names one; any other exception of `work`, and on
+///          the other ranks rank_gone that names this one; exceptions of the agreement.
 /// Cost:    one question.
 template <std::invocable Work>
 std::invoke_result_t<Work&> all_or_none(agreement& ranks, std::string_view what, Work work,
@@ -53,11 +53,11 @@ std::invoke_result_t<Work&> all_or_none(agreement& ranks, std::string_view what,
     }
 }
 
-/// Returns this rank's share of a batch that is distributed over the ranks in rank order. `count` is the number of samples on this rank;
-/// counts may differ and may be 0.
+/// Returns this rank's share of a batch distributed over the ranks in rank order; `count` is its number of samples, which may differ
+/// between ranks and may be 0.
 ///
-/// Its weight is exact, as for micro_batch: the means over the ranks' samples times the weights sum to the mean over the whole batch, and
-/// likewise the gradients. A loss that is a sum over samples must be divided by `of` instead.
+/// Its weight is exact, as a micro_batch's: means over the ranks' samples times the weights sum to the mean over the whole batch, and so do
+/// the gradients. Divide a loss that is a sum over samples by `of` instead.
 /// Throws:  misuse if no rank has a sample; exceptions of the agreement.
 /// Cost:    one question.
 /// Threads: as the agreement.

@@ -16,8 +16,7 @@
 
 namespace cuota::inline v0::detail {
 
-// The mask has words of 32 bits. For each group of 32 words, the number of ones before it is stored, so that each thread finds the index of
-// its element without others.
+// Words of 32 bits. The number of ones before each group of 32 words is stored, so that each thread finds its element's index alone.
 using mask_word = std::uint32_t;
 using rank_number = std::uint64_t;
 inline constexpr std::size_t word_bits = 32;
@@ -39,7 +38,7 @@ inline constexpr std::size_t run_groups = 1024;
     return (words[i / word_bits] >> (i % word_bits) & 1u) != 0;
 }
 
-/// Keeps numbers whose magnitude is above a threshold, and NaNs.
+/// Keeps numbers of a magnitude above a threshold, and NaNs.
 template <class T>
 struct above_threshold {
     T const* dense;

@@ -48,8 +48,8 @@ struct training_options {
     bool master_weights = true;                       ///< the optimizer keeps float copies of 16-bit weights
     bool float_gradients = false;                     ///< gradients of 16-bit weights are floats
     std::size_t workspace_bytes = 0;                  ///< of libraries, such as cuBLAS or convolutions
-    /// Bytes of the CUDA context, as budget::learn_overhead measures them, if the plan is compared with the whole device. 0 for a device's
-    /// budget, whose limit excludes them, and for a budget that is charged only for the planned allocations.
+    /// Bytes of the CUDA context, as budget::learn_overhead measures them, if the plan is compared with the whole device; 0 for a device's
+    /// budget, which excludes them from its limit, and for one that is charged only for planned allocations.
     std::size_t context_bytes = 0;
     std::size_t granule = device_memory::granule();  ///< granularity of the resource for all of it
 };

@@ -33,13 +33,13 @@ __extension__ typedef unsigned __int128 wide_count;  // NOLINT(modernize-use-usi
     return static_cast<std::size_t>(product);
 }
 
-/// Returns the largest number of stages for which `slots` slots suffice if no stage runs more than `rounds` non-saving forward runs.
+/// Returns the largest number of stages within `slots` slots if none runs more than `rounds` non-saving forward runs.
 [[nodiscard]] constexpr std::size_t revolve_reach(std::size_t slots, std::size_t rounds) noexcept {
     std::size_t const n = slots > unlimited - rounds ? unlimited : slots + rounds;
     return choose(n, slots);
 }
 
-/// Returns the fewest rounds that reach `stages`. Binary search, because one slot needs as many rounds as stages.
+/// Returns the fewest rounds that reach `stages`. Binary search, as one slot needs almost one round per stage.
 [[nodiscard]] constexpr std::size_t revolve_rounds(std::size_t stages, std::size_t slots) noexcept {
     if (stages == 1) return 0;
     if (slots >= stages - 1) return 1;
@@ -69,10 +69,10 @@ void add_revolve(chain_schedule& to, std::size_t first, std::size_t last, std::s
 
 /// Returns the schedule with the fewest forward runs for equal stages: revolve.
 ///
-/// A *slot* holds an output that is kept while stages other than its reader run. The first slot holds the chain's input, which belongs to
-/// the caller, so at most `slots` - 1 outputs are kept, plus the input, the record and (in backward) the two gradients of the running
-/// stage. With one slot every stage is recomputed from the input. Saved bytes are kept for one stage at a time, so even with a slot for
-/// each stage all but the last run twice; with memory for the saved bytes of several stages, a chain_plan recomputes less.
+/// A *slot* holds an output that is kept while stages other than its reader run. The first slot holds the chain's input, the caller's, so
+/// at most `slots` - 1 outputs are kept, plus the input, the record and (in backward) the two gradients of the running stage. With one slot
+/// every stage is recomputed from the input. Saved bytes are kept for one stage at a time, so even with a slot per stage all but the last
+/// run twice; with memory for several stages' saved bytes, a chain_plan recomputes less.
 ///
 /// Throws:  misuse if `stages` or `slots` is 0.
 /// Cost:    linear in its ops: stages + revolve_forwards(stages, slots) forward runs.

@@ -131,20 +131,20 @@ private:
 }  // namespace detail
 
 /// Runs `step` over a batch of n samples, in one part if that fits. If a part is refused memory (out_of_memory), it is unwound, and the
-/// batch restarts in parts of half the size. The result is that of the whole batch, whatever the refused part had already done.
+/// batch restarts in parts of half the size, so the result is that of the whole batch, whatever the refused part had done.
 ///
 ///     retried const how = with_retry(batch.size(), [&](micro_batch part) { backward(part, stream, pool); },
 ///                                    {.begin = [&] { zero_gradients(stream); }});
 ///     optimiser_step(stream);  // once, after all of the batch
 ///
 /// `step` is called as step(micro_batch), with the weight, or as step(first, count). It adds to gradients and frees all memory that it
-/// allocated. It must not change weights: a part that runs again would use other ones.
+/// allocated. It must not change weights, which a repeated part would read.
 /// With retry_from::same_part, completed parts stay and only the refused part is split. This is correct only for a step that allocates all
 /// its memory before it adds to anything; otherwise the refused part's contributions count twice.
-/// Nothing is stored between batches: the next batch starts with its own options, for instance with `part` as `largest`.
-/// With `ranks`, every rank must call this function; if one is refused, all restart together with smaller parts. If a step fails otherwise
-/// on one rank, its exception propagates there, and the others throw rank_gone. A step that communicates must agree with the other ranks
-/// before it does so; otherwise a refusal leaves them waiting.
+/// Nothing is stored between batches: start the next one with the same options, or with `part` as `largest`.
+/// With `ranks`, every rank calls this function; if one is refused, all restart with smaller parts. If a step fails otherwise on one rank,
+/// its exception propagates there, and the others throw rank_gone. A step that communicates must first agree with the other ranks
+/// (all_or_none), or a refusal leaves them waiting.
 /// Throws:  the refusal of a smallest part, as an out_of_memory also on ranks that were not refused; other exceptions of the step; misuse.
 ///          Gradients may then contain a part of the batch; nothing that the step allocated is held.
 /// Cost:    at most log2(n) refusals; with ranks, one question per part.
