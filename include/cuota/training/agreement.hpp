@@ -86,8 +86,8 @@ static_assert(sizeof(ballot) == ballot::words * sizeof(std::uint64_t));
 ///
 /// The destructor leaves the group: ranks that wait for this one, or ask later, throw rank_gone. Move-only. Never touches the device.
 /// Threads: one at a time.
-/// Throws:  rank_gone; misuse that names the rank whose question or round differs (on all ranks in the same round, which stay in step);
-///          exceptions of the link.
+/// Throws:  rank_gone; misuse that names the rank with another question or round (on all ranks in the same round, so that they stay in
+///          step); exceptions of the link.
 /// Cost:    one gather of 48 bytes per rank for each question.
 /// Example: examples/train_ranks.cpp
 class agreement {

@@ -31,7 +31,7 @@ struct chain_stage {
     [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
-/// Stages that run forward in order, the last of which computes the loss, then backward.
+/// Stages that run forward in order, then backward; the last one computes the loss.
 ///
 /// The *record* of a stage is the memory kept of its forward run: its output and, after a saving run, its saved bytes. The input of the
 /// first stage belongs to the caller and is not counted. The output of the last stage has no gradient.
@@ -44,8 +44,8 @@ struct chain {
     /// granularity. Overflowing sizes become `unlimited`. Throws: misuse if `granule` is not a power of two.
     [[nodiscard]] chain rounded_to(std::size_t granule, place where = place::here()) const;
 
-    /// Throws misuse that names the stage and the number for: no stages; a time that is negative, NaN or above 1e100; sizes that, gradients
-    /// of outputs included, add up to more than std::size_t.
+    /// Throws misuse that names the stage and the number for: no stages; a time that is negative, NaN or above 1e100; a sum of all sizes,
+    /// gradients of outputs included, that overflows std::size_t.
     void check(place where = place::here()) const;
 };
 

@@ -34,8 +34,8 @@ public:
     [[nodiscard]] chain_schedule plan(std::size_t room);
 
 private:
-    // Best known time of [first, last] within `bytes`; infinite if they do not fit. Bytes are exact: what rounding removed from a range is
-    // available again to its subranges.
+    // Best known time of [first, last] within `bytes`; infinite if they do not fit. Takes exact bytes: those lost to rounding in a range
+    // are available again to its subranges.
     [[nodiscard]] double time(std::size_t first, std::size_t last, std::size_t bytes) const noexcept;
     [[nodiscard]] double time(std::size_t first, std::size_t last, std::size_t bytes,
                               chain_choice const& choice) const noexcept;
@@ -61,10 +61,10 @@ private:
 /// heterogeneous chains", 2019; their Rotor).
 ///
 /// Without rounding, it is optimal among *memory-persistent* schedules: a value kept after a use is kept until the backward run that needs
-/// it. Others can be faster or smaller; finding the best of all is NP-hard. Sizes are rounded up to room / slots, so a plan never exceeds
-/// the limit; slots = room rounds nothing, fewer slots sometimes give a slightly slower plan. For any rounding, a plan is found within
-/// least_chain_bytes, and it is no slower than sqrt_plan or store_all_plan where these fit. `simulate` verifies every plan before it is
-/// returned. For a resource with a granularity, plan for c.rounded_to(granule).
+/// it. Others can be faster or smaller; finding the best of all is NP-hard. Sizes are rounded up to multiples of room / slots, so a plan
+/// never exceeds the limit; slots = room rounds nothing, fewer slots sometimes give a slightly slower plan. For any rounding, a plan is
+/// found within least_chain_bytes, and it is no slower than sqrt_plan or store_all_plan where these fit. `simulate` verifies every plan
+/// before it is returned. For a resource with a granularity, plan for c.rounded_to(granule).
 ///
 /// Throws:  out_of_memory if room < least_chain_bytes: `asked` is that minimum, and the cause names the stage; misuse for an invalid chain,
 ///          for slots = 0, or for more slots than a table can have.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// All allocation requests of a chain's step in advance, so that one slab can serve them in place of a pool.
+/// All allocation requests of a chain's step, computed in advance, so that one slab can serve them in place of a pool.
 #pragma once
 
 #include <cstddef>

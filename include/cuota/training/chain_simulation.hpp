@@ -229,8 +229,7 @@ CUOTA_INLINE void chain_simulator::backward() {
     if (i != 0) needed_at = std::max(needed_at, on_device(i - 1).ready);
     allocate(stage.backward_scratch + gradient_of_input(i));
     held_ -= stage.backward_scratch;
-    if (to_go_ != states_.size())
-        held_ -= stage.gradient();  // the gradient that the next stage's backward run computed
+    if (to_go_ != states_.size()) held_ -= stage.gradient();  // computed by the next stage
     remove_from_device(s);
     compute(needed_at, stage.backward_time);
     to_go_ = i;

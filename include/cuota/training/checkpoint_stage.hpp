@@ -54,7 +54,7 @@ public:
         std::size_t part = 0;           ///< micro-batch of a pipeline, from 0
         std::uint64_t seed = 0;         ///< of the stage in this step, also when it is recomputed
         bool is_backward = false;       ///< a call of `backward`
-        bool is_saving = false;         ///< `saved` exists: in backward, and in forward before it
+        bool is_saving = false;         ///< `saved` exists: a saving forward run, or backward
         bool is_recomputation = false;  ///< the stage already ran forward in this step
     };
 

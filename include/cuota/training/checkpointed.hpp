@@ -63,9 +63,7 @@ public:
     [[nodiscard]] std::size_t peak() const noexcept { return expected_.peak; }
     /// Returns the bytes of `host` held until destruction.
     [[nodiscard]] std::size_t host_bytes() const noexcept { return store_.bytes(); }
-    [[nodiscard]] chain_schedule const& plan() const noexcept {
-        return plan_;
-    }  ///< as passed to the constructor
+    [[nodiscard]] chain_schedule const& plan() const noexcept { return plan_; }  ///< as passed in
 
 private:
     void run(stage_run::values::range input, std::uint64_t seed, place where);

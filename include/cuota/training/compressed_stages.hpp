@@ -65,7 +65,7 @@ private:
 /// Works with any plan and executor. The next stage's forward run uses the decoded numbers, too, so gradients match the forward run, and
 /// are the same under every plan, bit for bit. They differ from those of uncompressed stages: each output changes by up to absmax / 254 of
 /// its block (exact bound: quantised).
-/// Memory: a stage's scratch grows by its input and output as floats, so only longer chains become smaller.
+/// Memory: a stage's scratch grows by its input and output as floats, so compression saves memory only in longer chains.
 /// Throws: misuse if an output's bytes are not a multiple of sizeof(float).
 /// Follows Chakrabarti and Moseley, "Backprop with approximate activations for memory-efficient network training", 2019.
 [[nodiscard]] std::vector<checkpoint_stage> compressed_stages(std::vector<checkpoint_stage> stages,

@@ -29,9 +29,8 @@ struct loss_scaler_options {
 
 /// State of a loss_scaler between two steps, to be saved with a checkpoint.
 struct loss_scaler_state {
-    float scale = 0;  ///< a power of two if the options are
-    std::uint64_t good_steps =
-        0;  ///< in a row, since the scale last changed or would have without its limits
+    float scale = 0;               ///< a power of two if the options are
+    std::uint64_t good_steps = 0;  ///< in a row, since the scale last changed or would have
 
     /// Returns one line, for `parse`.
     [[nodiscard]] std::string text() const;
@@ -76,11 +75,9 @@ public:
     [[nodiscard]] float scale() const noexcept { return scale_; }
     /// Returns 1 / scale().
     [[nodiscard]] double inverse() const noexcept { return 1.0 / static_cast<double>(scale_); }
-    /// Returns the good steps in a row since the scale last changed or would have without its limits.
+    /// Returns the good steps in a row since the scale last changed or, but for its limits, would have.
     [[nodiscard]] std::uint64_t good_steps() const noexcept { return good_steps_; }
-    [[nodiscard]] scaling_phase phase() const noexcept {
-        return phase_;
-    }  ///< determines the calls that are valid now
+    [[nodiscard]] scaling_phase phase() const noexcept { return phase_; }  ///< valid next calls
     /// Returns true if another overflow cannot lower the scale; repeated overflow then has another cause.
     [[nodiscard]] bool is_at_floor() const noexcept { return scale_ <= options_.floor; }
 

@@ -55,9 +55,7 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return masters_.size(); }  ///< number of weights
     /// Returns the bytes of both copies.
     [[nodiscard]] std::size_t bytes() const noexcept { return masters_.bytes() + working_.bytes(); }
-    [[nodiscard]] stream_ref home() const noexcept {
-        return masters_.home();
-    }  ///< stream of both allocations and frees
+    [[nodiscard]] stream_ref home() const noexcept { return masters_.home(); }  ///< stream of both copies
 
     /// Returns the masters, for work on s that updates them. Call `refresh` afterwards.
     [[nodiscard]] lease<float> write(stream_ref s, place where = place::here()) {

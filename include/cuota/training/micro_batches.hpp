@@ -19,7 +19,7 @@ namespace cuota::inline v0 {
 /// part by it before backward: accumulated gradients are those of the mean over the whole batch. Divide a loss that is a sum over samples
 /// by `of`, or leave it as it is.
 struct micro_batch {
-    std::size_t first = 0;  ///< of its first sample in the batch
+    std::size_t first = 0;  ///< index of its first sample in the batch
     std::size_t count = 0;  ///< samples
     std::size_t of = 0;     ///< samples of the whole batch
 
@@ -83,13 +83,13 @@ public:
         }
         constexpr iterator& operator++() noexcept { return *this += 1; }  ///< advances by one
         constexpr iterator& operator--() noexcept { return *this -= 1; }  ///< moves back by one
-        /// Returns the old position.
+        /// Advances by one; returns the old position.
         constexpr iterator operator++(int) noexcept {
             iterator const before = *this;
             ++*this;
             return before;
         }
-        /// Returns the old position.
+        /// Moves back by one; returns the old position.
         constexpr iterator operator--(int) noexcept {
             iterator const before = *this;
             --*this;
@@ -99,7 +99,7 @@ public:
         [[nodiscard]] friend constexpr iterator operator+(iterator at, difference_type by) noexcept {
             return at += by;
         }
-        /// Same operation.
+        /// Returns the position `by` parts ahead.
         [[nodiscard]] friend constexpr iterator operator+(difference_type by, iterator at) noexcept {
             return at += by;
         }
@@ -111,11 +111,11 @@ public:
         [[nodiscard]] friend constexpr difference_type operator-(iterator a, iterator b) noexcept {
             return static_cast<difference_type>(a.index_ - b.index_);
         }
-        /// Requires iterators of one range.
+        /// Compares positions. Precondition: both are of one range.
         [[nodiscard]] friend constexpr bool operator==(iterator a, iterator b) noexcept {
             return a.index_ == b.index_;
         }
-        /// Requires iterators of one range.
+        /// Orders positions. Precondition: both are of one range.
         [[nodiscard]] friend constexpr std::strong_ordering operator<=>(iterator a, iterator b) noexcept {
             return a.index_ <=> b.index_;
         }

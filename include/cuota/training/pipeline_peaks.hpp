@@ -18,7 +18,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Throws misuse unless `first` is 0, then increasing, and below `stages`.
+/// Throws misuse unless `first` starts with 0, increases strictly, and stays below `stages`.
 void check_cuts(std::vector<std::size_t> const& first, std::size_t stages, place where);
 
 /// Bytes held by each device during a schedule. `of[d]` is the chain with the granularity of device d.

@@ -88,8 +88,8 @@ public:
     /// Throws: std::bad_alloc.
     placement_refused(refusal facts, std::size_t missing, std::size_t device, std::size_t missing_there);
 
-    /// Returns the smallest total shortfall: with fewer additional bytes on any devices, no placement fits. `unlimited` if it exceeds
-    /// std::size_t.
+    /// Returns the smallest total shortfall: with fewer additional bytes, on whichever devices, no placement fits. `unlimited` if it
+    /// exceeds std::size_t.
     [[nodiscard]] std::size_t missing() const noexcept { return missing_; }
     /// Returns the device with the largest shortfall in that placement.
     [[nodiscard]] std::size_t device() const noexcept { return device_; }
@@ -340,7 +340,7 @@ CUOTA_INLINE void placing::refuse_for_room() const {
     auto const found =
         search<std::size_t>([](std::size_t a, std::size_t b) { return saturating_add(a, b); }, missing);
     layer_cuts all_first(devices_.size() + 1,
-                         layers_.size());  // arbitrary if every shortfall overflows
+                         layers_.size());  // arbitrary on overflow
     all_first.front() = 0;
     placement const nearest = placed(found.least() == unlimited ? all_first : found.cuts());
     std::size_t worst = 0;

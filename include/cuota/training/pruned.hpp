@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Compressed storage of pruned numbers: one bit for each, and the nonzeros in order.
+/// Compressed storage of pruned numbers: one bit for each, and the kept numbers in order.
 #pragma once
 
 #include <cstddef>

@@ -57,10 +57,10 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///     kept.load(s, again.write(s));
 ///
 /// Move-only.
-/// Error: |x - x'| <= absmax / 127 / 2, with absmax over the block's finite numbers: exactly, in real numbers, for x' loaded as float and
-/// absmax >= 2^-126; below that, plus at most 2^-150, for lack of representable floats. Loaded as half or bfloat16, x' is rounded to
-/// nearest once more. Proof: block_code. Each infinite or NaN number becomes NaN, without effect on others; -0 becomes 0. Not valid in
-/// programs that flush denormals (-ffast-math, --use_fast_math).
+/// Error:   |x - x'| <= absmax / 127 / 2, with absmax over the block's finite numbers: exactly, in real numbers, for x' loaded as float and
+///          absmax >= 2^-126; below that, plus at most 2^-150, for lack of representable floats. Loaded as half or bfloat16, x' is rounded
+///          to nearest once more. Proof: block_code. Each infinite or NaN number becomes NaN, without effect on others; -0 becomes 0. Not
+///          valid in programs that flush denormals (-ffast-math, --use_fast_math).
 /// Order:   of the stream arguments.
 /// Threads: as device_buffer.
 /// Throws:  as device_buffer; misuse if counts differ. On failure, nothing is changed or stays allocated.
@@ -89,9 +89,7 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return codes_.size(); }  ///< number of numbers
     /// Returns the bytes of codes and scales.
     [[nodiscard]] std::size_t bytes() const noexcept { return codes_.bytes() + steps_.bytes(); }
-    [[nodiscard]] stream_ref home() const noexcept {
-        return codes_.home();
-    }  ///< stream of both allocations and frees
+    [[nodiscard]] stream_ref home() const noexcept { return codes_.home(); }  ///< stream of both buffers
 
     /// Replaces all numbers.
     void store(stream_ref s, device_span<T const> from, place where = place::here()) {

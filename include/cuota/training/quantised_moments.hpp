@@ -24,7 +24,7 @@ namespace cuota::inline v0 {
 
 /// Parameters of AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019). The defaults are torch's.
 struct adamw_options {
-    double learning_rate = 1e-3;  ///< 0 or above
+    double learning_rate = 1e-3;  ///< factor of a step; 0 or above
     double beta1 = 0.9;           ///< of the mean of gradients, in [0, 1)
     double beta2 = 0.999;         ///< of the mean of their squares, in [0, 1)
     double epsilon = 1e-8;        ///< above 0: added to the root
@@ -226,10 +226,10 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///     cuota::quantised_moments<> adam{n, s, pool, "adam"};
 ///     adam.step(s, parameters.write(s), gradients.read(s), {.learning_rate = 3e-4});
 ///
-/// Stores m with the error of `quantised`, and r = sqrt(v), unsigned: |r - r'| <= max / 254 / 2 with the block's maximum, but 0 < r < scale
-/// / 2 becomes one scale, not 0. A v that is small compared with others in its block thus makes the update smaller, and never divides by
-/// epsilon alone; storing the root covers 16 bits of v. Parameters are updated with the moments before these are rounded. Every step rounds
-/// anew: a change of a moment by less than half the scale is lost, so averages follow slow changes in jumps.
+/// Stores m with the error of `quantised`, and r = sqrt(v), unsigned: |r - r'| <= max / 254 / 2 with the block's maximum, but a nonzero r
+/// below half the scale becomes the scale, not 0. A v that is small compared with others in its block thus makes the update smaller, and
+/// never divides by epsilon alone; codes of r span a factor of 2^16 in v. Parameters are updated with the moments before these are rounded.
+/// Every step rounds anew: a change of a moment by less than half the scale is lost, so averages follow slow changes in jumps.
 /// A non-finite gradient makes its own parameter and moments NaN, as in AdamW; check before (non_finite_check). Computation is in float, as
 /// in torch, and adds a few parts in 2^24 to a moment's error. An epsilon below 2^-126 is raised to that.
 /// Move-only.
@@ -260,9 +260,7 @@ public:
     [[nodiscard]] std::size_t bytes() const noexcept {
         return first_.bytes() + first_steps_.bytes() + root_.bytes() + root_steps_.bytes();
     }
-    [[nodiscard]] stream_ref home() const noexcept {
-        return first_.home();
-    }  ///< stream of all allocations and frees
+    [[nodiscard]] stream_ref home() const noexcept { return first_.home(); }  ///< stream of all buffers
     /// Returns the number of enqueued steps.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 

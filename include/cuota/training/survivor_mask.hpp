@@ -152,7 +152,7 @@ struct scatter_survivor {
     }
 };
 
-/// Computes the ranks of a mask; returns the number of survivors. Waits for the home stream.
+/// Computes the number of survivors before each group of words; returns the total. Waits for the home stream.
 [[nodiscard]] std::size_t count_survivors(device_buffer<mask_word> const& mask,
                                           device_buffer<rank_number>& ranks, resource_ref const& memory,
                                           place where);

@@ -26,14 +26,13 @@ __extension__ typedef unsigned __int128 wide_count;  // NOLINT(modernize-use-usi
     k = std::min(k, n - k);
     wide_count product = 1;
     for (std::size_t i = 1; i <= k; ++i) {
-        product = product * (n - k + i) /
-                  i;  // the product is a binomial coefficient after each division, which is exact
+        product = product * (n - k + i) / i;  // exact: each intermediate value is a binomial coefficient
         if (product >= unlimited) return unlimited;
     }
     return static_cast<std::size_t>(product);
 }
 
-/// Returns the largest number of stages within `slots` slots if none runs more than `rounds` non-saving forward runs.
+/// Returns the largest number of stages that `slots` slots allow with at most `rounds` non-saving forward runs of each.
 [[nodiscard]] constexpr std::size_t revolve_reach(std::size_t slots, std::size_t rounds) noexcept {
     std::size_t const n = slots > unlimited - rounds ? unlimited : slots + rounds;
     return choose(n, slots);

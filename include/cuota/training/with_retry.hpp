@@ -44,7 +44,7 @@ struct retry_options {
 /// Result of with_retry. Units: samples, where not stated otherwise.
 struct retried {
     std::size_t part = 0;      ///< final size of a part: may be `largest` of the next batch
-    std::size_t parts = 0;     ///< number of parts in the result, without those before a restart
+    std::size_t parts = 0;     ///< number of parts run, without those before a restart
     std::size_t refusals = 0;  ///< number of refusals on any rank
 };
 
@@ -142,11 +142,10 @@ private:
 /// With retry_from::same_part, completed parts stay and only the refused part is split. This is correct only for a step that allocates all
 /// its memory before it adds to anything; otherwise the refused part's contributions count twice.
 /// Nothing is stored between batches: start the next one with the same options, or with `part` as `largest`.
-/// With `ranks`, every rank calls this function; if one is refused, all restart with smaller parts. If a step fails otherwise on one rank,
-/// its exception propagates there, and the others throw rank_gone. A step that communicates must first agree with the other ranks
-/// (all_or_none), or a refusal leaves them waiting.
-/// Throws:  the refusal of a smallest part, as an out_of_memory also on ranks that were not refused; other exceptions of the step; misuse.
-///          Gradients may then contain a part of the batch; nothing that the step allocated is held.
+/// With `ranks`, every rank calls this function; if one is refused, all restart with smaller parts. For other failures, and for steps that
+/// communicate, see find_batch_size.
+/// Throws:  the refusal of a smallest part, as an out_of_memory also on ranks that were not refused; rank_gone; other exceptions of the
+///          step; misuse. Gradients may then contain a part of the batch; nothing that the step allocated is held.
 /// Cost:    at most log2(n) refusals; with ranks, one question per part.
 /// Threads: runs the step on the calling thread.
 template <class Step>
