@@ -29,7 +29,7 @@ namespace cuota::inline v0::detail {
 ///
 /// Let M = most / Codes. For every normal `most`, step / 2 <= M / 2 exactly:
 ///  * step is M truncated to kept_bits bits. With the bits of a code these are the 24 of a float, so code * step is exact. The last bit of
-///    step is at least 2^-149, as M >= 2^-134. Codes * cut is exact, too: comparing it with `most` tells exactly whether the approximate
+///    step is at least 2^-149, as M >= 2^-134. Codes * cut is exact, too: comparing it with `most` decides exactly whether the approximate
 ///    quotient, too large by less than one unit, has to be decremented.
 ///  * most <= (Codes + 1/2) * step, as truncation loses less than a part in 2^15: no magnitude is over half a step above the last code.
 ///  * A magnitude is a whole number of steps, by an approximate quotient, and a remainder. The remainder is exact: its last bit is that of
