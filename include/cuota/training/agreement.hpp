@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What ranks decide together before a step, so that one rank's refusal hangs nobody.
+/// Collective decisions of ranks before a step, so that a refusal on one rank does not block the others.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,10 @@
 
 namespace cuota::inline v0 {
 
-/// A rank does not take part any more: it left, failed, or did not come in time. Names it.
+/// A rank no longer takes part: it left, failed, or missed the deadline. The message names the rank.
 class CUOTA_PROCESS_TYPE rank_gone : public std::runtime_error {
 public:
-    /// `rank` is gone, of `ranks`; `why` as it was learned.
+    /// `why`: the reason, as far as it is known.
     rank_gone(std::size_t rank, std::size_t ranks, std::string const& why);
 
     [[nodiscard]] std::size_t rank() const noexcept { return rank_; }  ///< from 0
@@ -39,30 +39,30 @@ private:
     std::size_t rank_;
 };
 
-/// How a rank reaches the others: what an agreement stands on. thread_ranks makes it for threads of one process, mpi_ranks
-/// for processes. What gathers in one call does as well, as long as all come: MPI_Allgather waits for ever for a rank that
-/// is gone, and ncclAllGather can be given up but does not tell who is missing, so that no rank_gone could name it.
+/// Transport of an agreement: an all-gather that detects lost ranks; provided by thread_ranks for threads of a process and mpi_ranks for
+/// processes. A plain collective works, without that detection: MPI_Allgather waits forever for a lost rank, and ncclAllGather can be
+/// aborted but does not report which rank is missing, so no rank_gone can name it.
 struct rank_link {
-    std::size_t rank = 0;   ///< this one, from 0
-    std::size_t ranks = 1;  ///< all of them
-    /// Gives every rank the words of all: `all` is as long as `mine` times `ranks`, in the order of ranks. Blocks until
-    /// every rank has called it as often as this one. Throws: rank_gone once a rank cannot come any more, or is late.
+    std::size_t rank = 0;   ///< this rank, from 0
+    std::size_t ranks = 1;  ///< number of ranks
+    /// All-gather: fills `all` with the words of every rank in rank order, mine.size() * ranks elements. Blocks until every rank has made
+    /// this call as often as this one. Throws: rank_gone if a rank is lost or late.
     std::function<void(std::span<std::uint64_t const> mine, std::span<std::uint64_t> all)> gather{};
-    /// This rank will not call again, for that reason: the others' gather throws from then on. May be empty: then they
-    /// learn it by their transport's own deadline. Must not throw.
+    /// Announces that this rank will make no further call, for the reason `why`: gather on other ranks throws from now on. May be empty:
+    /// the others then rely on their transport's deadline. Must not throw.
     std::function<void(std::string const& why)> leave{};
 };
 
 namespace detail {
 
-/// What one rank says in a round: which one it is, what is asked, and its answer.
+/// Contribution of one rank to a round: round number, question and value.
 struct ballot {
     static constexpr std::size_t words = 6;
     static constexpr std::size_t letters = 24;
 
     std::uint64_t round = 0;
     std::uint64_t hash = 0;             // of the whole question
-    std::array<char, letters> asked{};  // as much of it as there is room for
+    std::array<char, letters> asked{};  // its first characters, for messages
     std::uint64_t value = 0;
 
     [[nodiscard]] static ballot of(std::uint64_t round, std::string_view question,
@@ -72,49 +72,48 @@ struct ballot {
 };
 static_assert(sizeof(ballot) == ballot::words * sizeof(std::uint64_t));
 
-/// The first rank that is not where most are; of two halves the one that the lowest rank is not in. ranks: none.
+/// Returns the first rank with another ballot than the majority, or all.size(). In a tie, the lowest rank's group is the majority.
 [[nodiscard]] std::size_t out_of_step(std::span<ballot const> all) noexcept;
 
 }  // namespace detail
 
-/// One rank's part in decisions that all ranks make together, round by round.
+/// One rank's handle for collective decisions (all-gather, min, max, all-of), round by round.
 ///
-/// Every rank asks the same questions in the same order, whether its own step went well, was refused memory or failed:
-/// a rank that skips a round, as one does that goes on from a refusal alone, would leave the others waiting for it.
+/// Every rank must ask the same questions in the same order, whether its own step succeeded, was refused memory or failed. A rank that
+/// skips a round, for instance by handling a refusal alone, leaves the others waiting.
 ///
 ///     agreement ranks = group.join(rank);                                    // thread_ranks, or a rank_link of one's own
 ///     std::size_t const batch = ranks.smallest(what_fits_here, "batch size"); // the same number on every rank
 ///
-/// When it ends, the rank leaves: whoever still waits for it, or asks later, is told by rank_gone and does not hang.
-/// In a forked child of the process that made it, it ends without leaving, because the rank is the parent's.
-/// Move-only. Threads: one at a time. Never touches the device.
-/// Throws:  rank_gone; misuse that names the rank when one asks another question or is in another round (all ranks are
-///          told so in the same round, and stay in step), and in a forked child; what the link throws.
-/// Cost:    one gather of 48 bytes from every rank, for each question.
+/// The destructor leaves the group: ranks that wait for this one, or ask later, throw rank_gone. In a forked child it does not leave,
+/// because the rank belongs to the parent. Move-only. Never touches the device.
+/// Threads: one at a time.
+/// Throws:  rank_gone; misuse that names the rank with another question or round (on all ranks in the same round, so that they stay in
+///          step), and in a forked child; exceptions of the link.
+/// Cost:    one gather of 48 bytes per rank for each question.
 /// Example: examples/train_ranks.cpp
 class agreement {
 public:
-    /// Of one rank: it agrees with itself at once.
+    /// A group of one rank, which agrees at once.
     agreement() : agreement{rank_link{}} {}
-    /// Throws: misuse for a rank that is not one of `ranks`, and for several ranks without a gather.
+    /// Throws: misuse if link.rank >= link.ranks, or if link.ranks > 1 and link.gather is empty.
     explicit agreement(rank_link link, place where = place::here());
-    /// Takes this rank's part; every question to the other one is a misuse then.
+    /// Moves membership; a later question to `other` throws misuse.
     agreement(agreement&& other) noexcept;
-    /// Its own rank leaves first; then as above.
+    /// Leaves its own group, then moves as above.
     agreement& operator=(agreement&& other) noexcept;
     ~agreement() { end(); }
 
-    [[nodiscard]] std::size_t rank() const noexcept { return link_.rank; }    ///< this one, from 0
-    [[nodiscard]] std::size_t ranks() const noexcept { return link_.ranks; }  ///< all of them
-    /// How many questions were agreed on.
+    [[nodiscard]] std::size_t rank() const noexcept { return link_.rank; }    ///< this rank, from 0
+    [[nodiscard]] std::size_t ranks() const noexcept { return link_.ranks; }  ///< number of ranks
+    /// Returns the number of completed rounds.
     [[nodiscard]] std::uint64_t rounds() const noexcept { return round_; }
 
-    /// Every rank's value, in the order of ranks: the same on all of them. `question` names what is asked.
+    /// All-gather: returns every rank's value in rank order. `question` identifies the round.
     [[nodiscard]] std::vector<std::uint64_t> values(std::uint64_t value, std::string_view question,
                                                     place where = place::here());
 
-    /// The values of all ranks reduced by `reduce(so_far, next)` in the order of ranks: the same on every rank, whatever
-    /// the operation.
+    /// Returns all ranks' values reduced by `reduce(so_far, next)` in rank order: the same on every rank for any operation.
     template <std::invocable<std::uint64_t, std::uint64_t> Reduce>
     std::uint64_t agree(std::uint64_t value, Reduce reduce, std::string_view question,
                         place where = place::here()) {
@@ -123,14 +122,14 @@ public:
         for (std::size_t i = 1; i != all.size(); ++i) agreed = reduce(agreed, all[i]);
         return agreed;
     }
-    /// The smallest of all ranks' values. Throws: as values.
+    /// Returns the minimum of all ranks' values. Throws: as values.
     std::uint64_t smallest(std::uint64_t value, std::string_view question, place where = place::here());
-    /// The largest. Throws: as values.
+    /// Returns the maximum of all ranks' values. Throws: as values.
     std::uint64_t largest(std::uint64_t value, std::string_view question, place where = place::here());
-    /// True when it is true on every rank.
+    /// Returns true if `here` is true on every rank.
     bool all(bool here, std::string_view question, place where = place::here());
 
-    /// Takes no part any more, and tells the others why. What is asked here later is misuse.
+    /// Leaves the group and gives the other ranks the reason. Later questions to this object throw misuse.
     void leave(std::string const& why) noexcept;
 
 private:
@@ -149,19 +148,19 @@ private:
 
 namespace detail {
 
-/// How a rank's part of something went. In the order of what decides: the least of all ranks'.
+/// Result of one rank's work, worst first: the group's result is the minimum.
 enum class outcome { failed, refused, went_well, is_done };
 
-/// What all ranks found, and this one's own refusal.
+/// Group result, and this rank's own refusal.
 struct verdict {
     outcome agreed = outcome::went_well;
-    std::exception_ptr refusal{};  // this rank's; null when another was refused
-    std::size_t rank = 0;          // who decided: the first of those
+    std::exception_ptr refusal{};  // of this rank; null if only other ranks were refused
+    std::size_t rank = 0;          // first rank with the group's result
 };
 
-/// Runs `work`, which says how it went, and agrees with the other ranks on the worst. A refusal (out_of_memory) is an
-/// outcome. What else is thrown here passes through when the others know of it; they throw rank_gone.
-/// By then nothing of the work is left: it is agreed on after it was unwound. `ranks` may be null.
+/// Runs `work`, which returns its outcome, and agrees with the other ranks on the worst one, after `work` was unwound and its memory freed.
+/// A refusal (out_of_memory) is an outcome. Any other exception is rethrown once the other ranks are notified; they throw rank_gone.
+/// `ranks` may be null.
 template <std::invocable Work>
 [[nodiscard]] verdict run_agreed(agreement* ranks, std::string_view question, Work&& work, place where) {
     verdict found;
@@ -175,7 +174,7 @@ template <std::invocable Work>
     } catch (...) {
         try {
             if (ranks) (void)ranks->values(static_cast<std::uint64_t>(outcome::failed), question, where);
-        } catch (...) {}  // what went wrong here first says more
+        } catch (...) {}  // the first error is more informative
         throw;
     }
     if (!ranks) return found;
@@ -188,7 +187,7 @@ template <std::invocable Work>
     return found;
 }
 
-/// Throws this rank's own refusal, or where it had none one that names the rank that had.
+/// Rethrows this rank's own refusal, or throws one that names the refused rank.
 [[noreturn]] void throw_refusal(verdict const& refused, std::string const& what, place where);
 
 }  // namespace detail
@@ -329,7 +328,7 @@ CUOTA_INLINE void agreement::end() noexcept {
     if (has_left_ || made_.is_of_parent()) return;
     try {
         leave(std::uncaught_exceptions() > unwinding_ ? "it was left by an exception" : "it has ended");
-    } catch (...) { has_left_ = true; }  // no host memory for the reason: their deadline tells the others
+    } catch (...) { has_left_ = true; }  // no host memory for the reason: the others notice by their deadline
 }
 
 }  // namespace cuota::inline v0

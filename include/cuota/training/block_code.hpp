@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Floats as whole multiples of a step that their block shares, in 8 bits.
+/// Block quantization: floats as 8-bit multiples of a scale (step) that a block of elements shares.
 #pragma once
 
 #include <cstddef>
@@ -20,34 +20,34 @@ namespace cuota::inline v0::detail {
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr float quiet_nan() noexcept {
     return __builtin_bit_cast(float, 0x7fc0'0000u);
 }
-/// The larger one, of those that are finite. `most` is.
+/// Returns the larger of `most` and x, or `most` if x is not finite.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr float finite_max(float most, float x) noexcept {
     return is_finite(x) && x > most ? x : most;
 }
 
-/// Magnitudes of a block, none above `most`, as codes 0 to Codes: code * step(most) is within step / 2 of the magnitude.
+/// Quantizes the magnitudes of a block, none above `most`, to codes 0 to Codes: |code * step(most) - magnitude| <= step / 2.
 ///
-/// With M = most / Codes, step / 2 <= M / 2 exactly, for every most that is no denormal:
-///  * A step is M cut to so many bits that, with those of a code, they make the 24 of a float: code * step is exact. Its
-///    last bit is 2^-149 or more, as M is 2^-134 or more. Codes times a number of so few bits is a float, so floats tell whether
-///    it is more than most: what was cut off a quotient that is too large by less than a unit is then known exactly.
-///  * most <= (Codes + 1/2) * step, as a cut takes less than a part in 2^15: no magnitude is half a step past the last.
-///  * A magnitude is whole steps, by a rough quotient, and a remainder, which is exact: it has the last bit of the magnitude or of
-///    the step, and is no larger than either. Half a step and more of it is one more code, however rough the quotient was.
-/// Where most is a denormal no code can do that: up to 253 times the smallest one there are 507 numbers, each of which
-/// would have to be kept exactly, and 255 codes. A step is a whole number of the smallest denormals then, rounded up, and
-/// step / 2 <= M / 2 + 2^-150.
-/// No sum in it is rounded, so compilers that fuse a product and a sum make the same codes, on the host and on a GPU.
+/// Let M = most / Codes. For every normal `most`, step / 2 <= M / 2 exactly:
+///  * step is M truncated to kept_bits bits. With the bits of a code these are the 24 of a float, so code * step is exact. The last bit of
+///    step is at least 2^-149, as M >= 2^-134. Codes * cut is exact, too: comparing it with `most` decides exactly whether the approximate
+///    quotient, too large by less than one unit, has to be decremented.
+///  * most <= (Codes + 1/2) * step, as truncation loses less than a part in 2^15: no magnitude is over half a step above the last code.
+///  * A magnitude is a whole number of steps, by an approximate quotient, and a remainder. The remainder is exact: its last bit is that of
+///    the magnitude or of the step, and it is no larger than either. At step / 2 or more the code is incremented, so the quotient's error
+///    does not matter.
+/// For a denormal `most` no code can do that: up to 253 * 2^-149 there are 507 signed numbers, each of which would need an exact code, and
+/// only 255 codes. There, step is a whole number of smallest denormals, rounded up, so that step / 2 <= M / 2 + 2^-150.
+/// No sum is rounded, so contraction to fused multiply-add gives the same codes, on the host and on a GPU.
 template <unsigned Codes>
 struct block_code {
     static_assert(Codes == 127 || Codes == 254, "others want other steps");
     static constexpr int kept_bits = Codes < 128 ? 17 : 16;
 
-    /// `most` is finite and not below 0; 0 has the step 0.
+    /// Returns the scale. Precondition: `most` is finite and >= 0. The step of 0 is 0.
     [[nodiscard]] CUOTA_HOST_DEVICE static constexpr float step(float most) noexcept {
         std::uint32_t const bits = __builtin_bit_cast(std::uint32_t, most);
         if (bits < 0x0080'0000u) return __builtin_bit_cast(float, (bits + Codes - 1) / Codes);
-        bool const is_small = most < 0x1p-60f;  // its part might be a denormal, which has fewer bits
+        bool const is_small = most < 0x1p-60f;  // the quotient might be a denormal, which has fewer bits
         float const scaled = is_small ? most * 0x1p64f : most;
         constexpr std::uint32_t unit = 1u << (24 - kept_bits);
         constexpr float a_little_more = 1.0f / Codes * (1 + 0x1p-21f);
@@ -56,11 +56,11 @@ struct block_code {
         float const part = __builtin_bit_cast(float, is_over ? cut - unit : cut);
         return is_small ? part * 0x1p-64f : part;
     }
-    /// Makes codes with one step.
+    /// Computes codes for one scale.
     class encoder {
     public:
         CUOTA_HOST_DEVICE constexpr explicit encoder(float step) noexcept
-            : scale_{step < 0x1p-100f ? 0x1p64f : 1.0f},  // so that the inverse is a float
+            : scale_{step < 0x1p-100f ? 0x1p64f : 1.0f},  // so that the inverse is finite
               step_{step == 0 ? 0x1.fffffep127f : step * scale_},
               inverse_{1 / step_} {}
         [[nodiscard]] CUOTA_HOST_DEVICE constexpr unsigned nearest(float magnitude) const noexcept {
@@ -83,7 +83,7 @@ struct block_code {
     }
 };
 
-/// A sign and 127 codes; what is not finite has a code of its own, and is a NaN afterwards. -0 becomes 0.
+/// Sign and 127 magnitudes. Non-finite values share a code of their own and become NaN; -0 becomes 0.
 struct signed_code {
     using type = std::int8_t;
     using code = block_code<127>;
@@ -102,7 +102,7 @@ struct signed_code {
     }
 };
 
-/// 254 codes for what is not below 0. A divisor: what is not 0 does not become 0, but the first step above it.
+/// 254 magnitudes for values >= 0 that are used as divisors: a nonzero value never becomes 0, but at least one step.
 struct divisor_code {
     using type = std::uint8_t;
     using code = block_code<254>;
@@ -121,7 +121,7 @@ struct divisor_code {
     }
 };
 
-/// What `count` codes and the steps of their blocks take: two allocations. `unlimited`: more than can be said.
+/// Returns the bytes of `count` codes and their blocks' scales, as two allocations; `unlimited` on overflow.
 [[nodiscard]] constexpr std::size_t coded_bytes(std::size_t count, std::size_t block,
                                                 std::size_t granule) noexcept {
     std::size_t const blocks = count / block + (count % block != 0 ? 1 : 0);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Which elements of which gradients stand in which bucket.
+/// Mapping of the elements of gradients to buckets.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// Elements [from, from + count) of a gradient, which stand from `at` on in a bucket.
+/// Elements [from, from + count) of a gradient, stored at element `at` of a bucket.
 struct bucket_piece {
     std::size_t gradient = 0;
     std::size_t from = 0;
@@ -24,14 +24,14 @@ struct bucket_piece {
     friend bool operator==(bucket_piece const&, bucket_piece const&) = default;
 };
 
-/// Gradients one after the other, cut into buckets of one size: the last may be shorter. A gradient may stand in several
-/// buckets, and a bucket hold several gradients. Follows from the counts alone, so it is the same on every rank.
+/// Consecutive gradients, divided into buckets of equal capacity; the last may be shorter. A gradient may be in several buckets, and a
+/// bucket may contain several gradients. Depends on the counts alone, so it is the same on every rank.
 class bucket_layout {
 public:
-    /// Throws: misuse for buckets of no elements.
+    /// Throws: misuse if `capacity` is 0.
     bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, place where);
 
-    [[nodiscard]] std::size_t size() const noexcept { return pieces_.size(); }  ///< buckets
+    [[nodiscard]] std::size_t size() const noexcept { return pieces_.size(); }  ///< number of buckets
     [[nodiscard]] std::size_t gradients() const noexcept { return counts_.size(); }
     [[nodiscard]] std::size_t count(std::size_t gradient) const noexcept { return counts_[gradient]; }
     [[nodiscard]] std::span<bucket_piece const> pieces(std::size_t bucket) const noexcept;
@@ -39,7 +39,7 @@ public:
 
 private:
     std::vector<std::size_t> counts_;
-    std::vector<std::vector<bucket_piece>> pieces_{};  // of each bucket
+    std::vector<std::vector<bucket_piece>> pieces_{};
 };
 
 }  // namespace cuota::inline v0::detail

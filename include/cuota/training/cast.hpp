@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Numbers of one width stored as numbers of another, on the device.
+/// Conversion between floating-point types on the device.
 #pragma once
 
 #include <concepts>
@@ -18,11 +18,11 @@
 
 namespace cuota::inline v0 {
 
-/// What weights, gradients and activations are stored as.
+/// Storage types of weights, gradients and activations.
 template <class T>
 concept stored_float = std::same_as<T, float> || std::same_as<T, half> || std::same_as<T, bfloat16>;
 
-/// The stored_floats of 16 bits.
+/// The 16-bit types among stored_float.
 template <class T>
 concept stored_half = stored_float<T> && sizeof(T) == 2;
 
@@ -35,10 +35,10 @@ struct cast_number {
     }
 };
 
-/// Throws: misuse when the counts differ.
+/// Throws: misuse if the counts differ.
 void check_counts(char const* what, std::size_t a, std::size_t b, place where);
 
-/// Throws: misuse when two blocks of memory have a byte in common: threads would read what others have written.
+/// Throws: misuse if the blocks overlap: threads would read elements that others have written.
 void check_disjoint(char const* what, void const* a, std::size_t a_bytes, void const* b, std::size_t b_bytes,
                     place where);
 
@@ -48,10 +48,10 @@ void check_disjoint(char const* what, void const* a, std::size_t a_bytes, void c
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Writes every number of `from` to `to`, rounded to nearest, ties to even: what is too large becomes infinite, a NaN stays
-/// one. From 16 bits to float it is exact; between half and bfloat16 it is rounded once.
-/// Order:  of s. Returns before the work is done.
-/// Throws: misuse when the counts differ or the memory overlaps; cuda_error. Nothing is enqueued then.
+/// Converts each element of `from` into `to`, rounding to nearest, ties to even. Too large values become infinite; NaN stays NaN. Exact
+/// from 16 bits to float; rounded once between half and bfloat16.
+/// Order:  on s. Returns before the work has finished.
+/// Throws: misuse if counts differ or the memory overlaps; cuda_error. On failure, nothing is enqueued.
 /// Cost:   one kernel.
 /// Example:
 ///     cuota::cast(s, weights, halves);  // device_buffers of float and half, of one count
@@ -62,12 +62,12 @@ void cast(stream_ref s, device_span<From const> from, device_span<To> to, place 
     detail::for_each_element(s, from.size(), from.data(), to.data(), detail::cast_number<From, To>{}, "cast",
                              where);
 }
-/// The same.
+/// Overload for a mutable `from`.
 template <stored_float From, stored_float To>
 void cast(stream_ref s, device_span<From> from, device_span<To> to, place where = place::here()) {
     cast(s, device_span<From const>{from}, to, where);
 }
-/// Of buffers, which it borrows on s. Throws: misuse for those that are borrowed elsewhere, too.
+/// Overload for buffers, with a lease of each on s. Throws: also misuse for a conflicting lease elsewhere.
 /// Cost: one kernel.
 template <stored_float From, stored_float To>
 void cast(stream_ref s, device_buffer<From> const& from, device_buffer<To>& to, place where = place::here()) {

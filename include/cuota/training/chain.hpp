@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A network as a chain of stages with their sizes and times, and schedules of what is run, dropped and sent to the host.
+/// A network as a chain of stages with sizes and times, and schedules that run, drop, offload and fetch them.
 #pragma once
 
 #include <cstddef>
@@ -16,60 +16,58 @@
 
 namespace cuota::inline v0 {
 
-/// One stage of a chain: a layer, or as many as are always run together. Bytes; times in any unit, the same for all.
+/// One stage of a chain: a layer, or several that always run together. Units: bytes; times in any common unit.
 struct chain_stage {
-    std::size_t output_bytes = 0;  ///< what forward gives to the next stage
-    std::size_t saved_bytes =
-        0;  ///< what a saving forward keeps for backward, besides its input and its output
-    std::size_t forward_scratch = 0;   ///< alive only during forward
-    std::size_t backward_scratch = 0;  ///< alive only during backward, besides the gradients
+    std::size_t output_bytes = 0;      ///< input of the next stage
+    std::size_t saved_bytes = 0;       ///< kept by a saving forward run, besides input and output
+    std::size_t forward_scratch = 0;   ///< only during forward
+    std::size_t backward_scratch = 0;  ///< only during backward, besides the gradients
     double forward_time = 1;           ///< of one forward run
     double backward_time = 1;          ///< of one backward run
-    /// Of the gradient of the output; by default as many as the output. Others where the two are stored differently.
+    /// Bytes of the output's gradient, if they differ from output_bytes because it is stored in another type.
     std::optional<std::size_t> gradient_bytes{};
 
-    /// Bytes, of the output's gradient.
+    /// Returns the bytes of the output's gradient.
     [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
-/// Stages run one after the other, forward from the first to the last (which computes the loss), then backward.
+/// Stages that run forward in order, then backward; the last one computes the loss.
 ///
-/// The *record* of a stage is what is kept of its forward run: its output and, where it was run to save, its saved
-/// bytes. The input of the first stage is the caller's: always there, never counted. The gradient of the last stage's
-/// output does not exist.
+/// The *record* of a stage is the memory kept of its forward run: its output and, after a saving run, its saved bytes. The input of the
+/// first stage belongs to the caller and is not counted. The output of the last stage has no gradient.
 struct chain {
     std::vector<chain_stage> stages;   ///< in the order of the forward run
-    double offload_time_per_byte = 0;  ///< from the device to the host, in the unit of the times
-    double fetch_time_per_byte = 0;    ///< back
+    double offload_time_per_byte = 0;  ///< from the device to the host, in the chain's unit of time
+    double fetch_time_per_byte = 0;    ///< from the host to the device
 
-    /// The same chain with every size rounded up: each is an allocation of its own, from a source with this granule.
-    /// A size that no std::size_t holds is `unlimited`. Throws: misuse when the granule is no power of two.
+    /// Returns the chain with every size rounded up to a multiple of `granule`, for separate allocations from a resource of this
+    /// granularity. Overflowing sizes become `unlimited`. Throws: misuse if `granule` is not a power of two.
     [[nodiscard]] chain rounded_to(std::size_t granule, place where = place::here()) const;
 
-    /// Throws misuse, naming the stage and the number, for: no stages; a time that is negative, above 1e100 or no number;
-    /// sizes that all together, gradients of outputs among them, are more than a std::size_t holds.
+    /// Throws misuse that names the stage and the number for: no stages; a time that is negative, NaN or above 1e100; a sum of all sizes,
+    /// gradients of outputs included, that overflows std::size_t.
     void check(place where = place::here()) const;
 };
 
-/// What a schedule does with a stage.
+/// Operation of a schedule on a stage.
 enum class chain_act {
-    forward,         ///< runs it; its output is the record
-    forward_saving,  ///< runs it; output and saved bytes are the record
-    backward,        ///< runs it back; the record goes
-    drop,            ///< the record goes
-    offload,         ///< the record goes to the host
-    fetch,           ///< and comes back
+    forward,         ///< runs forward; the record is the output
+    forward_saving,  ///< runs forward; the record is the output and the saved bytes
+    backward,        ///< runs backward and frees the record
+    drop,            ///< frees the record
+    offload,         ///< moves the record to the host
+    fetch,           ///< moves the record back to the device
 };
 
-/// One step of a schedule.
+/// One operation of a schedule.
 struct chain_op {
-    chain_act act = chain_act::forward;  ///< what to do
-    std::size_t stage = 0;               ///< its number, from 0
+    chain_act act = chain_act::forward;  ///< the kind of operation
+    std::size_t stage = 0;               ///< number of the stage, from 0
 
-    [[nodiscard]] friend bool operator==(chain_op, chain_op) noexcept = default;  ///< in both
+    [[nodiscard]] friend bool operator==(chain_op, chain_op) noexcept = default;  ///< memberwise
 };
 
-/// A training step as a list of what to do; `simulate` holds the rules that make it one.
+/// A training step as a list of operations. `simulate` states and checks the rules for a valid one.
 using chain_schedule = std::vector<chain_op>;
 
 namespace detail {
@@ -78,7 +76,7 @@ namespace detail {
 
 void check_time(double time, std::string const& whose, place where);
 
-/// What could ever be held of a stage at once; nothing when that is more than can be said.
+/// Returns the largest number of bytes that a stage can hold at once; std::nullopt on overflow.
 [[nodiscard]] std::optional<std::size_t> most_of(chain_stage const& s) noexcept;
 
 }  // namespace detail
@@ -90,7 +88,7 @@ void check_time(double time, std::string const& whose, place where);
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void check_time(double time, std::string const& whose, place where) {
-    if (time >= 0 && time <= 1e100) return;  // however often it is run again, the sum is finite
+    if (time >= 0 && time <= 1e100) return;  // keeps sums finite, whatever the number of recomputations
     throw_misuse(where, "a chain's {} is {}, which is no time", {whose, time});
 }
 

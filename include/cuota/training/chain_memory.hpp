@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `checkpointed` and `pipeline`: values of a chain in memory that goes back in order of whoever used it last.
+/// Internals of `checkpointed` and `pipeline`: blocks that are freed in the order of the stream that used them last.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace cuota::inline v0::detail {
 
-/// Bytes of a resource, valid on a stream, and given back in the order of the stream that they belong to by then.
-/// Zero bytes are none. Move-only. Throws: what the resource throws; nothing is taken then.
+/// Move-only block of a resource, freed in the order of the stream that it belongs to, at first `home`. 0 bytes allocate nothing. Throws:
+/// exceptions of the resource; on failure, nothing is allocated.
 class chain_block {
 public:
     chain_block(stream_ref home, any_resource const& memory, std::size_t bytes, label const& who);
@@ -26,7 +26,7 @@ public:
     chain_block& operator=(chain_block&&) = delete;
     ~chain_block();
 
-    /// From here on it is given back in the order of s, which comes after all that used it before.
+    /// Frees the block in the order of s, which must be ordered after all earlier uses.
     void belong_to(stream_ref s) noexcept { home_ = stream_share{s}; }
 
     [[nodiscard]] void* at() const noexcept { return at_; }
@@ -40,18 +40,18 @@ private:
     std::size_t bytes_;
 };
 
-/// What is kept of a stage's forward run.
+/// Memory kept of a stage's forward run.
 struct chain_record {
     chain_block output;
-    std::optional<chain_block> saved;  ///< where forward saved
+    std::optional<chain_block> saved;  ///< present after a saving forward run
 
     void belong_to(stream_ref s) noexcept;
 };
 
-/// What there is of one block: nothing of none.
+/// Returns an empty range if `block` is empty.
 [[nodiscard]] stage_run::values::range range_of(std::optional<chain_block> const& block) noexcept;
 
-/// The memory of a stage's call, told to a simulator that checks the order of accesses, while this lives.
+/// Annotates the accesses of a stage's call for the simulator's order check, while it exists.
 class told_values {
 public:
     told_values(stream_ref s, stage_run::values const& v, bool is_backward) noexcept;
@@ -62,7 +62,7 @@ private:
     rt::borrowed_range told_[6];
 };
 
-/// Records the point that s has come to in an event that is made once.
+/// Records the current point of s in `e`, which is created once.
 void mark(std::optional<event>& e, stream_ref s);
 
 }  // namespace cuota::inline v0::detail

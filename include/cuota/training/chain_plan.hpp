@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The fastest schedule of a chain that fits in so much room, recomputing what it cannot keep.
+/// Fastest checkpointing schedule of a chain within a memory limit (Rotor).
 #pragma once
 
 #include <algorithm>
@@ -24,18 +24,18 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Writes the schedule that the tables promise; without times, one that takes the least.
+/// Reconstructs the optimal schedule from the tables; if `times` is null, a schedule of least memory.
 class chain_planner {
 public:
     chain_planner(chain_sizes const& sizes, least_table const& least, time_table const* times) noexcept
         : sizes_{sizes}, least_{least}, times_{times} {}
 
-    /// Throws: nothing but std::bad_alloc, where `room` is no less than the least of all.
+    /// Precondition: `room` >= the chain's minimum. Throws: only std::bad_alloc.
     [[nodiscard]] chain_schedule plan(std::size_t room);
 
 private:
-    // What a part is known to take in so many bytes. Exact bytes are handed down: what rounding took of a part's room
-    // is there again for the parts of it.
+    // Best known time of [first, last] within `bytes`; infinite if they do not fit. Takes exact bytes: those lost to rounding in a range
+    // are available again to its subranges.
     [[nodiscard]] double time(std::size_t first, std::size_t last, std::size_t bytes) const noexcept;
     [[nodiscard]] double time(std::size_t first, std::size_t last, std::size_t bytes,
                               chain_choice const& choice) const noexcept;
@@ -50,27 +50,28 @@ private:
 
 }  // namespace detail
 
-/// The least room in which chain_plan finds a plan: exactly, whatever its slots. Bytes.
-/// Throws: misuse for a chain that is none. Cost: the cube of the number of stages; some 0.1 ms for 50.
+/// Returns the smallest `room` for which chain_plan finds a plan: exact, for any number of slots. Units: bytes.
+/// Throws:  misuse for an invalid chain (chain::check).
+/// Cost:    O(stages^3): about 0.1 ms for 50 stages.
 /// Threads: any.
 [[nodiscard]] std::size_t least_chain_bytes(chain const& c, place where = place::here());
 
-/// The fastest schedule of a chain that never holds more than `room` bytes: each stage is kept whole, by its output
-/// alone, or not at all, and what is missing is run again (Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal
-/// checkpointing for heterogeneous chains", 2019; their Rotor).
+/// Returns the fastest schedule of a chain that never holds more than `room` bytes: each stage keeps its record, its output alone, or
+/// nothing, and missing values are recomputed (Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal checkpointing for
+/// heterogeneous chains", 2019; their Rotor).
 ///
-/// Optimal, where sizes are not rounded, among the schedules that are *memory-persistent*: what is kept after it was
-/// used is kept until the backward run that it is for. Others can be faster, and can fit in less room; to find the best
-/// of all is NP-hard. Sizes count in `slots` parts of the room, rounded up, so no plan is ever over the room: as many
-/// slots as bytes round nothing, fewer make a plan a little slower at times. Whatever the rounding, a plan is found in
-/// least_chain_bytes, and none is slower than the sqrt_plan or the store_all_plan where these fit. Every plan was run by
-/// `simulate` before it is returned. For a source with a granule, plan for c.rounded_to(granule).
+/// Without rounding, it is optimal among *memory-persistent* schedules: a value kept after a use is kept until the backward run that needs
+/// it. Others can be faster or smaller; finding the best of all is NP-hard. Sizes are rounded up to multiples of room / slots, so a plan
+/// never exceeds the limit; slots = room rounds nothing, fewer slots sometimes give a slightly slower plan. For any rounding, a plan is
+/// found within least_chain_bytes, and it is no slower than sqrt_plan or store_all_plan where these fit. `simulate` verifies every plan
+/// before it is returned. For a resource with a granularity, plan for c.rounded_to(granule).
 ///
-/// Throws: out_of_memory where the room is less than least_chain_bytes: `asked` is that, and the cause names the stage;
-///         misuse for a chain that is none, for no slots, or for more than a table can have.
-/// Cost:   L stages: L^3/6 x slots additions and L^2/2 x slots x 8 bytes of host memory; for 100 stages and 500 slots
-///         some 40 ms and 20 MB. Put many small layers into one stage.
-/// Threads: any; the host alone. Example: examples/deep_plan.hpp
+/// Throws:  out_of_memory if room < least_chain_bytes: `asked` is that minimum, and the cause names the stage; misuse for an invalid chain,
+///          for slots = 0, or for more slots than a table can have.
+/// Cost:    for L stages, L^3/6 * slots additions and L^2/2 * slots * 8 bytes of host memory; about 40 ms and 20 MB for 100 stages and 500
+///          slots. Merge many small layers into one stage.
+/// Threads: any. Host only.
+/// Example: examples/deep_plan.hpp
 [[nodiscard]] chain_schedule chain_plan(chain const& c, std::size_t room, std::size_t slots = 500,
                                         place where = place::here());
 
@@ -147,7 +148,7 @@ CUOTA_INLINE chain_schedule chain_plan(chain const& c, std::size_t room, std::si
     chain_run const run = simulate(c, plan, where);
     if (run.peak > room) throw std::logic_error{"cuota: a chain_plan takes more than its room"};
 
-    chain_schedule segments = sqrt_plan(c, where);  // rounding may have hurt
+    chain_schedule segments = sqrt_plan(c, where);  // may be faster because of rounding
     chain_run const other = simulate(c, segments, where);
     return other.peak <= room && other.time < run.time ? segments : plan;
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Every request that a step of a chain makes, known before the first: for one slab instead of a pool.
+/// All allocation requests of a chain's step, computed in advance, so that one slab can serve them in place of a pool.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Notes requests and releases as `checkpointed` makes them.
+/// Records the allocations and frees that `checkpointed` makes.
 class request_writer {
 public:
-    using blocks = std::vector<std::size_t>;  // by number, of what was not of 0 bytes
+    using blocks = std::vector<std::size_t>;  // numbers of requests with bytes > 0
 
     void take(std::size_t bytes, blocks& of);
-    // The last first, as members of an object end.
+    // In reverse order, as members are destroyed.
     void give(blocks& of);
     [[nodiscard]] std::vector<lifetime> take_all() { return std::move(requests_); }
 
@@ -35,18 +35,18 @@ private:
 
 }  // namespace detail
 
-/// The requests of a step of `checkpointed` under this schedule, in their order and with their lifetimes: for
-/// `step_plan::expect`, so that a step's memory is one slab from the first step on, charged before anything runs.
+/// Returns the requests of one step of `checkpointed` under `schedule`, in order, with their lifetimes, for `step_plan::expect`: the step's
+/// memory is then one slab from the first step on, charged before anything runs.
 ///
 ///     step_plan memory{budgeted{budget}};
 ///     memory.expect(chain_requests(sizes, schedule));
-///     memory.prepare();                                       // throws budget_exceeded; else it fits for good
+///     memory.prepare();                                       // throws budget_exceeded; else every step fits
 ///     checkpointed net{stages, schedule, stream, memory.resource()};
 ///     auto const step = memory.begin();
 ///     net.run(input, seed);
 ///
-/// sizes: of the stages as they are: `chain_of(stages, 1)`. Bytes of no size ask for nothing.
-/// Throws: misuse, as `simulate`, for what is no schedule of this chain.
+/// `sizes`: exact sizes of the stages: `chain_of(stages, 1)`. A size of 0 makes no request.
+/// Throws:  misuse, as `simulate`, for an invalid schedule.
 /// Threads: any.
 [[nodiscard]] std::vector<lifetime> chain_requests(chain const& sizes, chain_schedule const& schedule,
                                                    place where = place::here());

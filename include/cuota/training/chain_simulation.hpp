@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a schedule of a chain takes, in memory and in time, and whether it is one: the judge of all plans.
+/// Simulation of a schedule of a chain: its validity, memory and time. All plans are verified by it.
 #pragma once
 
 #include <algorithm>
@@ -16,28 +16,28 @@
 
 namespace cuota::inline v0 {
 
-/// What a schedule takes. Bytes, and times in the unit of the chain.
+/// Memory and time of a schedule. Units: bytes; times in the chain's unit.
 struct chain_run {
-    std::size_t peak = 0;       ///< the most that is held on the device, at an op with what it allocates
-    std::size_t peak_op = 0;    ///< the first op at which it is
-    std::size_t host_peak = 0;  ///< the most that lies on the host
-    std::size_t offloaded_bytes = 0;  ///< sent to the host; as many come back
-    double time = 0;                  ///< until the last op is over, copies beside computation
-    double compute_time = 0;          ///< of the forward and backward runs alone
-    std::size_t forwards = 0;         ///< runs forward, saving or not
-    std::size_t recomputed = 0;       ///< of these, beyond one for each stage
-    double recomputed_time = 0;       ///< and what they take
+    std::size_t peak = 0;             ///< largest total on the device, including an op's own allocations
+    std::size_t peak_op = 0;          ///< first op that reaches it
+    std::size_t host_peak = 0;        ///< largest total on the host
+    std::size_t offloaded_bytes = 0;  ///< copied to the host, and copied back
+    double time = 0;                  ///< until the last op has finished, with copies beside computation
+    double compute_time = 0;          ///< of all forward and backward runs
+    std::size_t forwards = 0;         ///< forward runs, saving or not
+    std::size_t recomputed = 0;       ///< of these, beyond the first of each stage
+    double recomputed_time = 0;       ///< time of these
 };
 
-/// "S0": F forward, S forward and saving, B backward, D drop, O offload, I fetch.
+/// Returns "S0", for example: F forward, S saving forward, B backward, D drop, O offload, I fetch.
 [[nodiscard]] std::string op_text(chain_op op);
 
-/// "F0 S1 B1 D0 S0 B0", as op_text.
+/// Returns "F0 S1 B1 D0 S0 B0", for example, as op_text.
 [[nodiscard]] std::string schedule_text(chain_schedule const& schedule);
 
 namespace detail {
 
-/// The state of a chain in the midst of a schedule.
+/// State of a chain during the simulation of a schedule.
 class chain_simulator {
 public:
     chain_simulator(chain const& c, place where);
@@ -53,17 +53,17 @@ private:
         bool is_saving = false;
         bool was_forward = false;
         std::size_t bytes = 0;  // of the record
-        double ready = 0;       // when the record is where it lies
+        double ready = 0;       // when the record has arrived
     };
 
     [[noreturn]] void refuse(std::string const& why) const;
     [[nodiscard]] static std::string lies_text(state const& s);
-    // The record's stage must have one on the device.
+    // Returns the state of a stage with its record on the device; otherwise refuses the op.
     state& on_device(std::size_t stage);
 
     void allocate(std::size_t bytes);
     void remove_from_device(state& s);
-    // What the op that runs takes of the compute lane, once everything that it reads has arrived.
+    // Adds `time` to the compute timeline, at `needed_at` or later.
     void compute(double needed_at, double time);
 
     void forward(bool saving);
@@ -80,10 +80,10 @@ private:
     chain const& chain_;
     place where_;
     std::vector<state> states_;
-    std::size_t to_go_ = 0;  // stages not yet run backward: the first so many
+    std::size_t to_go_ = 0;  // stages [0, to_go_) have not yet run backward
     std::size_t held_ = 0;
     std::size_t host_held_ = 0;
-    double last_start_ = 0;  // of the compute lane
+    double last_start_ = 0;  // of the last op on the compute timeline
     double compute_free_ = 0;
     double to_host_free_ = 0;
     double from_host_free_ = 0;
@@ -94,18 +94,20 @@ private:
 
 }  // namespace detail
 
-/// Runs a schedule in thought and tells what it takes. Knows no plan: it is what plans are measured by.
+/// Simulates a schedule of a chain: checks its rules and returns its memory and time. Independent of the planners, which it verifies.
 ///
-/// Memory: forward allocates its output, its scratch and, saving, the saved bytes; backward its scratch and the
-///         gradient of its input, and frees the record, the scratch and the gradient of its output afterwards. A record
-///         that is offloaded counts until then and not after; one that is fetched counts from then on.
-/// Time:   three lanes: compute, to the host, from the host. An op waits for its lane and for what it reads; a fetch
-///         also until the forward and backward runs that stand before it have started.
-/// Throws: misuse for a chain that is none (chain::check), and for an op that breaks a rule: its number, the op and what
-///         is wrong. Forward: the record of the stage before is on the device, its own nowhere. Backward: from the last
-///         stage to the first, each once; its own record, saving, and the one before are on the device. Drop and
-///         offload: the record is on the device. Fetch: it is on the host. At the end nothing is held.
-/// Cost:   proportional to stages and ops. Threads: any; the host alone. Example: examples/deep_plan.hpp
+/// Memory:  forward allocates its output, its scratch and, if saving, the saved bytes; backward its scratch and the gradient of its input,
+///          and then frees the record, the scratch and the gradient of its output. A record counts until it is offloaded, and again from
+///          its fetch on.
+/// Time:    three timelines: compute, copies to the host, copies from the host. An op waits for its timeline and its inputs; a fetch also
+///          for the start of all preceding forward and backward runs.
+/// Throws:  misuse for an invalid chain (chain::check), and for an op that breaks a rule, with its number, the op and the reason. Forward:
+///          the record of the previous stage is on the device, and the stage has none. Backward: each stage once, from the last to the
+///          first; its own saving record and the previous record are on the device. Drop, offload: the record is on the device. Fetch: it
+///          is on the host. After the last op nothing is held.
+/// Cost:    linear in stages and ops.
+/// Threads: any. Host only.
+/// Example: examples/deep_plan.hpp
 [[nodiscard]] chain_run simulate(chain const& c, chain_schedule const& schedule, place where = place::here());
 
 }  // namespace cuota::inline v0
@@ -227,7 +229,7 @@ CUOTA_INLINE void chain_simulator::backward() {
     if (i != 0) needed_at = std::max(needed_at, on_device(i - 1).ready);
     allocate(stage.backward_scratch + gradient_of_input(i));
     held_ -= stage.backward_scratch;
-    if (to_go_ != states_.size()) held_ -= stage.gradient();  // the gradient that came from the next
+    if (to_go_ != states_.size()) held_ -= stage.gradient();  // computed by the next stage
     remove_from_device(s);
     compute(needed_at, stage.backward_time);
     to_go_ = i;

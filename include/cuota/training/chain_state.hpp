@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `checkpointed`: a chain in the middle of a step, and one act of its schedule at a time.
+/// Internals of `checkpointed`: a chain within a step, and the execution of one op at a time.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@
 
 namespace cuota::inline v0::detail {
 
-/// Where records go in host memory: a place for each stage that is ever offloaded, taken once, and a stream each way.
+/// Offloaded records in host memory: one block for each stage that the schedule offloads, allocated once, and one stream per direction.
 ///
-/// Order: a record goes when the chain's stream has come to that point, and comes back when it has gone; a place is
-/// written again when its record was read.
+/// Order: a record is copied out after the work enqueued on the chain's stream so far, and back after that copy. A host block is
+///        overwritten only after its record was read.
 class record_store {
 public:
-    /// For streams of the device of `on`. Throws: what `host` throws for the places, misuse when the device's copies could
-    /// not reach them asynchronously, cuda_error.
+    /// Its streams are on the device of `on`. Throws: exceptions of `host`; misuse unless `host` is pinned memory, which asynchronous
+    /// copies need; cuda_error.
     record_store(std::vector<checkpoint_stage> const& stages, chain_schedule const& plan, stream_ref on,
                  any_resource host, place where);
     record_store(record_store const&) = delete;
@@ -38,15 +38,15 @@ public:
 
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
-    /// Sends a record away; its device memory is whoever's takes it in order of the copy.
+    /// Copies a record out. Its device memory is freed in the order of the copy.
     void send(std::size_t stage, chain_record record, stream_ref on);
-    /// Fetches it back. The record is to be used after `arrived` only.
+    /// Copies the record back. Use it only after `arrived`.
     [[nodiscard]] chain_record fetch(std::size_t stage, checkpoint_stage const& s, any_resource const& memory,
                                      label const& who);
-    /// What to wait for before a fetched record is used.
+    /// Returns the event to wait for before a fetched record is used.
     [[nodiscard]] event const& arrived(std::size_t stage) const noexcept { return *places_[stage].read; }
 
-    /// Waits on the host for all copies: of a step that did not come to its end.
+    /// Waits on the host for all copies, for instance of a failed step.
     void drain() noexcept;
 
 private:
@@ -75,26 +75,25 @@ private:
     std::size_t bytes_ = 0;
     std::vector<store_place> places_;
     std::optional<event> ready_;
-    // Last: they end before the memory that their copies use.
+    // Last: destroyed before the memory that their copies use.
     std::optional<stream> going_;
     std::optional<stream> coming_;
 };
 
-/// A chain in the middle of a step. Ends with whatever it holds given back, in order of the streams that used it.
-/// The schedule is known to be a right one.
+/// A chain within a step. The destructor frees all blocks in the order of the streams that used them. Precondition: the schedule is valid.
 class chain_state {
 public:
     chain_state(std::vector<checkpoint_stage> const& stages, stage_run::values::range input, stream_ref on,
                 any_resource const& memory, record_store& store, std::uint64_t seed, place where);
 
-    /// Does one act. Throws: what the resource and the stages throw; cuda_error.
+    /// Executes one op. Throws: exceptions of the resource and of the stages; cuda_error.
     void perform(chain_op const& op);
 
 private:
     struct held {
         std::optional<chain_record> record{};
         bool has_run = false;
-        bool is_coming = false;  // fetched, and nobody has waited for it
+        bool is_coming = false;  // fetched; the stream does not wait for it yet
     };
 
     void forward(std::size_t i, bool saving);
@@ -104,7 +103,7 @@ private:
     void offload(std::size_t i);
     void fetch(std::size_t i);
 
-    /// The record of a stage, for work on the chain's stream.
+    /// Returns the record of a stage, for work on the chain's stream.
     [[nodiscard]] chain_record const& present(std::size_t i);
     [[nodiscard]] stage_run::values::range input_of(std::size_t i);
     [[nodiscard]] chain_block block(std::size_t of_stage, std::size_t bytes);
@@ -138,7 +137,7 @@ CUOTA_INLINE record_store::record_store(std::vector<checkpoint_stage> const& sta
             if (!places_[op.stage].block) add_place(stages[op.stage], places_[op.stage], where);
         }
     if (places_.empty()) return;
-    device_scope const here{on.device()};  // a stream is of the device that is current
+    device_scope const here{on.device()};  // a stream belongs to the current device
     going_.emplace();
     coming_.emplace();
 }
@@ -250,7 +249,7 @@ CUOTA_INLINE void chain_state::backward(std::size_t i) {
 }
 
 CUOTA_INLINE void chain_state::offload(std::size_t i) {
-    (void)present(i);  // one that was fetched is not sent away before it has come
+    (void)present(i);  // a fetched record must arrive before it is copied out again
     chain_record leaving{std::move(*held_[i].record)};
     held_[i].record.reset();
     store_.send(i, std::move(leaving), on_);

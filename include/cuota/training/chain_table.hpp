@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of chain_plan: what each part of a chain takes at the least, and how fast it is in how much room.
+/// Internals of chain_plan: least memory of every subrange of a chain, and its least time by memory.
 #pragma once
 
 #include <algorithm>
@@ -18,28 +18,28 @@
 
 namespace cuota::inline v0::detail {
 
-/// How stages [first, last] may begin, the input of the first being there and kept by somebody else:
-/// saving: first is run to save and kept until its backward; then [next, last] = [first + 1, last];
-/// or else: up to next - 1 is run, whose output alone is kept for [next, last]; then [first, next - 1] starts anew.
+/// A first decision for stages [first, last], with the input of `first` present and counted elsewhere. If saving: `first` runs forward, its
+/// record stays until its backward run, and the rest is [first + 1, last]. Otherwise: stages [first, next - 1] run forward, only the last
+/// output is kept for [next, last], and afterwards [first, next - 1] starts anew.
 struct chain_choice {
     bool is_saving;
     std::size_t next;
-    std::size_t need;  // bytes that it takes itself, what there is of gradients among them
-    std::size_t kept;  // bytes of it while [next, last] is run
+    std::size_t need;  // its own bytes, including gradients
+    std::size_t kept;  // bytes kept while [next, last] runs
     double time;       // of its own runs
 };
 
-/// The sizes of a chain as its memory model counts them. The chain has been checked: no sum here overflows.
+/// Sizes of a chain in its memory model. Precondition: chain::check has passed, so no sum overflows.
 class chain_sizes {
 public:
     explicit chain_sizes(chain const& c);
 
     [[nodiscard]] std::size_t stages() const noexcept { return stages_.size(); }
     [[nodiscard]] double time_alone(std::size_t i) const noexcept;
-    /// Of a stage that is run to save and then back.
+    /// Returns the bytes of a saving forward run of stage i followed by its backward run.
     [[nodiscard]] std::size_t need_alone(std::size_t i) const noexcept;
 
-    /// Calls visit(chain_choice) for each way to begin [first, last], which are two stages or more.
+    /// Calls visit(chain_choice) for each first decision of [first, last]. Precondition: first < last.
     template <class Visit>
     void for_each_choice(std::size_t first, std::size_t last, Visit&& visit) const {
         visit(chain_choice{
@@ -65,13 +65,13 @@ private:
     std::vector<double> forward_sums_;
 };
 
-/// The cells [first, last] of a triangle; those of one first side by side.
+/// Index of the subranges [first, last], a triangular matrix; cells with equal `first` are adjacent.
 class chain_cells {
 public:
     explicit chain_cells(std::size_t stages) noexcept : stages_{stages} {}
     [[nodiscard]] std::size_t count() const noexcept { return stages_ * (stages_ + 1) / 2; }
     [[nodiscard]] std::size_t at(std::size_t first, std::size_t last) const noexcept;
-    /// Every part after the parts that it is made of.
+    /// Visits each subrange after all its subranges.
     template <class Visit>
     void for_each(Visit&& visit) const {
         for (std::size_t last = 0; last != stages_; ++last)
@@ -82,8 +82,8 @@ private:
     std::size_t stages_;
 };
 
-/// What every part of a chain takes at the least, and the time of such a schedule. Bytes, exactly.
-/// Cost: the cube of the number of stages in time, the square in space.
+/// Minimum memory of every subrange, and the time of that schedule. Units: bytes, exact.
+/// Cost: O(stages^3) time, O(stages^2) memory.
 class least_table {
 public:
     struct cell {
@@ -102,21 +102,21 @@ private:
     std::vector<cell> least_;
 };
 
-/// faster[i] = min(faster[i], time + rest[i] + again[i]), none of which grows with i: a block whose best is no better
-/// than its worst is left out. Blocks of one length, which compilers make vectors of without being asked.
+/// faster[i] = min(faster[i], time + rest[i] + again[i]). None of the arrays increases with i, so a block is skipped if its best new value
+/// is no better than its worst old one. Blocks have a fixed length, so that compilers vectorize them.
 void take_faster(double* __restrict faster, double const* __restrict rest, double const* __restrict again,
                  double time, std::size_t count) noexcept;
 
-/// How fast every part of a chain can be run in 0 .. `slots` slots of room: the table of Rotor.
+/// Rotor's table: the least time of every subrange of the chain in 0 .. `slots` slots of memory.
 ///
-/// A slot is room / slots bytes, a fraction if need be: sizes are rounded up to slots, so whatever fits by the table fits
-/// in bytes. With as many slots as bytes nothing is rounded.
+/// A slot is room / slots bytes, possibly a fraction. Sizes are rounded up to whole slots, so a schedule that fits by the table fits in
+/// bytes. With slots = room nothing is rounded.
 class time_table {
 public:
     time_table(chain_sizes const& sizes, least_table const& least, std::size_t room, std::size_t slots,
                place where);
 
-    /// The time of [first, last] in so many bytes; infinite where it is not known to fit.
+    /// Returns the least time of [first, last] within `bytes`; infinity if it is not known to fit.
     [[nodiscard]] double operator()(std::size_t first, std::size_t last, std::size_t bytes) const noexcept;
 
 private:
@@ -124,19 +124,19 @@ private:
 
     [[nodiscard]] std::size_t row_count(place where) const;
     [[nodiscard]] std::size_t slots_in(std::size_t bytes) const noexcept;
-    // Rounded up; one too many stands for all that do not fit.
+    // Rounds up; returns slots_ + 1 for sizes above the room.
     [[nodiscard]] std::size_t slots_for(std::size_t bytes) const noexcept;
     [[nodiscard]] double* row(std::size_t cell) const noexcept { return &rows_[cell * (slots_ + 1)]; }
 
-    // What is known already: with the least that it takes, it runs.
+    // Initializes the row with the schedule of least memory.
     void begin_row(std::size_t first, std::size_t last, least_table::cell const& least) noexcept;
     void add_choice(std::size_t first, std::size_t last, chain_choice const& choice) noexcept;
 
     chain_cells cells_;
     std::size_t room_;
     std::size_t slots_;
-    std::unique_ptr<double[]> rows_;   // of a cell: the time in 0 .. slots slots
-    std::vector<std::size_t> starts_;  // of a cell: the fewest slots in which it is known to fit
+    std::unique_ptr<double[]> rows_;   // per cell: the time in 0 .. slots slots
+    std::vector<std::size_t> starts_;  // per cell: the fewest slots in which it is known to fit
     std::vector<double> zeros_;
 };
 

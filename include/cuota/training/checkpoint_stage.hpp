@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A stage of a chain that is run forward and backward by somebody else: how large its values are, and its two functions.
+/// A stage of a chain: sizes of its values, and the two functions that an executor runs.
 #pragma once
 
 #include <cstddef>
@@ -22,96 +22,95 @@
 
 namespace cuota::inline v0 {
 
-/// What one call of a stage's function works on: the memory that the executor of the chain holds for it, the stream to
-/// enqueue on, and the stage's random seed. All of it is the call's only: kernels that it enqueues may use it, and
-/// nobody later.
+/// Context of one call of a stage's function: memory that the executor holds for it, the stream to enqueue on, and the stage's random seed.
+/// Valid only for the call and the kernels that it enqueues.
 ///
-/// Spans are of as many T as the bytes of that value hold. In forward: `input`, `output`, `scratch`, and `saved` when
-/// `is_saving()`. In backward: `input`, `result`, `saved`, `scratch`, `output_gradient` and `input_gradient`, where
-/// there is one: the first stage makes none, and the last one gets none.
-/// Throws: misuse when a value is asked for as a type of which its bytes are no whole number.
-/// Threads: one at a time. Cost: a value; nothing is asked of the device.
+/// Each span has bytes / sizeof(T) elements. Forward has `input`, `output`, `scratch`, and `saved` if is_saving(). Backward has `input`,
+/// `result`, `saved`, `scratch`, `output_gradient` (except in the last stage) and `input_gradient` (except in the first).
+/// Throws:  misuse if a value's bytes are not a multiple of sizeof(T).
+/// Threads: one at a time.
+/// Cost:    none; does not access the device.
 /// Example: examples/deep_network.hpp
 class stage_run {
 public:
-    /// Where the values of one call lie. Null, and 0 bytes, for what this call does not have.
+    /// Memory of one call's values; null with 0 bytes for values that the call does not have.
     struct values {
-        /// One value's memory on the device.
+        /// Device memory of one value.
         struct range {
-            std::byte* at = nullptr;  ///< on the device
+            std::byte* at = nullptr;  ///< device address
             std::size_t bytes = 0;    ///< size
         };
-        range input{};            ///< of the stage before, or the chain's
-        range output{};           ///< what forward writes and backward reads
-        range saved{};            ///< besides those, from a saving forward on
-        range scratch{};          ///< this call's alone
-        range output_gradient{};  ///< what backward is given; none for the last stage
-        range input_gradient{};   ///< what backward makes; none for the first stage
+        range input{};            ///< output of the previous stage, or the chain's input
+        range output{};           ///< written by forward, read by backward
+        range saved{};            ///< additional values, written by a saving forward run
+        range scratch{};          ///< temporary, for this call
+        range output_gradient{};  ///< read by backward; empty for the last stage
+        range input_gradient{};   ///< written by backward; empty for the first stage
     };
-    /// Which call it is.
+    /// Identity of a call.
     struct call {
-        tag name{};                     ///< the stage's
-        std::size_t stage = 0;          ///< its number in the chain
-        std::size_t part = 0;           ///< which part of the batch: a pipeline's micro-batch
-        std::uint64_t seed = 0;         ///< of the stage in this step: recomputing it draws the same numbers
+        tag name{};                     ///< of the stage
+        std::size_t stage = 0;          ///< number of the stage in the chain, from 0
+        std::size_t part = 0;           ///< micro-batch of a pipeline, from 0
+        std::uint64_t seed = 0;         ///< of the stage in this step, also when it is recomputed
         bool is_backward = false;       ///< a call of `backward`
-        bool is_saving = false;         ///< forward, for a backward run: `saved` is there
-        bool is_recomputation = false;  ///< ran forward in this step before
+        bool is_saving = false;         ///< `saved` exists: a saving forward run, or backward
+        bool is_recomputation = false;  ///< the stage already ran forward in this step
     };
 
-    /// Made by the executors, or by a stage that runs another on values of its own.
+    /// Constructed by executors, or by a stage that runs another one on its own values.
     stage_run(stream_ref s, call const& which, values const& memory) noexcept
         : stream_{s}, call_{which}, values_{memory} {}
 
     [[nodiscard]] stream_ref stream() const noexcept { return stream_; }  ///< to enqueue all work on
-    /// All of it, for a stage that stands around another and runs it on other values.
+    /// Returns the identity of the call, for stages that wrap another one.
     [[nodiscard]] call const& which() const noexcept { return call_; }
-    [[nodiscard]] values const& memory() const noexcept { return values_; }  ///< where its values lie
-    /// Its number in the chain, from 0.
+    [[nodiscard]] values const& memory() const noexcept { return values_; }  ///< memory of its values
+    /// Returns the stage's number in the chain, from 0.
     [[nodiscard]] std::size_t stage() const noexcept { return call_.stage; }
-    /// Which micro-batch of a pipeline, from 0.
+    /// Returns the pipeline's micro-batch, from 0.
     [[nodiscard]] std::size_t part() const noexcept { return call_.part; }
-    /// What random numbers of this stage are to depend on, as those of dropout: it differs from stage to stage, part to
-    /// part and step to step, and is the same whenever the stage is run again for its backward run.
+    /// Returns the seed for the stage's random numbers, such as dropout's: different for each stage, part and step, and the same when the
+    /// stage is recomputed for backward.
     [[nodiscard]] std::uint64_t seed() const noexcept { return call_.seed; }
-    /// Whether forward is to write `saved` for a backward run.
+    /// Returns true if forward must write `saved`.
     [[nodiscard]] bool is_saving() const noexcept { return call_.is_saving; }
-    /// Whether this stage has run forward in this step before: what counts or logs leaves this one out.
+    /// Returns true if this stage already ran forward in this step: counters and logs should skip the run.
     [[nodiscard]] bool is_recomputation() const noexcept { return call_.is_recomputation; }
 
-    /// What the stage before gave, or the chain was given.
+    /// Returns the previous stage's output, or the chain's input.
     template <class T>
     [[nodiscard]] device_span<T const> input() const {
         return span_of<T const>("input", values_.input);
     }
-    /// Forward: what is to be written for the next stage.
+    /// Forward: returns the output to write.
     template <class T>
     [[nodiscard]] device_span<T> output() const {
         if (call_.is_backward) refuse("output", "only its forward run has one; backward reads `result`");
         return span_of<T>("output", values_.output);
     }
-    /// Backward: what forward wrote to `output`.
+    /// Backward: returns forward's output.
     template <class T>
     [[nodiscard]] device_span<T const> result() const {
         if (!call_.is_backward) refuse("result", "only its backward run has one; forward writes `output`");
         return span_of<T const>("result", values_.output);
     }
-    /// What a saving forward writes and backward reads; empty in a forward that does not save.
+    /// Returns the values that a saving forward writes and backward reads; empty if forward does not save.
     template <class T>
     [[nodiscard]] device_span<T> saved() const {
         return span_of<T>("saved", values_.saved);
     }
-    /// Memory of this call alone, of whatever it held before.
+    /// Returns the call's temporary memory, with indeterminate contents.
     template <class T>
     [[nodiscard]] device_span<T> scratch() const {
         return span_of<T>("scratch", values_.scratch);
     }
-    /// Backward: the gradient of `result`; empty for the last stage, which makes its own.
+    /// Backward: returns the gradient of `result`; empty for the last stage, which computes its own.
     template <class T>
     [[nodiscard]] device_span<T const> output_gradient() const {
         return span_of<T const>("output_gradient", values_.output_gradient);
     }
-    /// Backward: where the gradient of `input` goes; empty for the first stage.
+    /// Backward: returns the gradient of `input` to write; empty for the first stage.
     template <class T>
     [[nodiscard]] device_span<T> input_gradient() const {
         return span_of<T>("input_gradient", values_.input_gradient);
@@ -132,36 +131,35 @@ private:
     values values_;
 };
 
-/// A stage of a chain: sizes in bytes, and the two functions that an executor runs, in its order and as often as its
-/// plan says.
+/// A stage of a chain: sizes in bytes, and the two functions that an executor calls as its schedule requires.
 ///
-/// `forward` enqueues on `run.stream()` what writes all of `output`, and all of `saved` when `run.is_saving()`; from the
-/// same input and seed it writes the same, bit for bit. `backward` enqueues what writes all of `input_gradient` where
-/// there is one; gradients of parameters are the stage's own affair: it adds to them. The last stage is the loss.
-/// Neither may keep what `run` gives. Both run on the thread that runs the chain.
+/// `forward` enqueues work on `run.stream()` that writes all of `output`, and all of `saved` if `run.is_saving()`: the same bits for the
+/// same input and seed. `backward` enqueues work that writes all of `input_gradient`, if not empty, and adds to the gradients of
+/// parameters, which the stage owns. The last stage is the loss. Neither may keep memory of `run`. Both run on the thread that runs the
+/// chain.
 /// Example: examples/deep_network.hpp
 struct checkpoint_stage {
     tag name{};                        ///< for messages and accounts
-    std::size_t output_bytes = 0;      ///< of what forward gives to the next stage
+    std::size_t output_bytes = 0;      ///< of the next stage's input
     std::size_t saved_bytes = 0;       ///< kept from a saving forward to backward, besides input and output
-    std::size_t forward_scratch = 0;   ///< alive in forward alone
-    std::size_t backward_scratch = 0;  ///< alive in backward alone
-    std::function<void(stage_run const&)> forward{};   ///< see above; has to be there
-    std::function<void(stage_run const&)> backward{};  ///< see above; has to be there
-    /// Of the gradient of the output; by default as many as the output.
+    std::size_t forward_scratch = 0;   ///< only during forward
+    std::size_t backward_scratch = 0;  ///< only during backward
+    std::function<void(stage_run const&)> forward{};   ///< see above; required
+    std::function<void(stage_run const&)> backward{};  ///< see above; required
+    /// Bytes of the output's gradient; by default output_bytes.
     std::optional<std::size_t> gradient_bytes{};
 
-    /// Bytes, of the output's gradient.
+    /// Returns the bytes of the output's gradient.
     [[nodiscard]] std::size_t gradient() const noexcept { return gradient_bytes.value_or(output_bytes); }
 };
 
-/// The sizes of stages as a chain, for planning: each rounded up to `granule`, as the resource counts it that the values
-/// will come from. Times are 1 each; `measure_stages` finds real ones. Throws: misuse for a granule that is no power of two.
+/// Returns the sizes of `stages` as a chain for planning, rounded up to `granule`, the granularity of their resource. Times are 1;
+/// `measure_stages` measures real ones. Throws: misuse if `granule` is not a power of two.
 [[nodiscard]] chain chain_of(std::vector<checkpoint_stage> const& stages, std::size_t granule);
 
 namespace detail {
 
-/// What `stage_run::seed` is for a stage and a part of the step that has this seed.
+/// Returns stage_run::seed of a stage and part, for the step's seed.
 [[nodiscard]] constexpr std::uint64_t stage_seed(std::uint64_t step, std::size_t stage,
                                                  std::size_t part = 0) noexcept {
     return mixed(mixed(step + golden * (stage + 1)) + golden * part);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Runs a chain of stages forward and backward under a plan that says what is kept, recomputed or sent to the host.
+/// Executor of a chain of stages by a schedule that keeps, recomputes or offloads values.
 #pragma once
 
 #include <cstddef>
@@ -20,53 +20,50 @@
 
 namespace cuota::inline v0 {
 
-/// Stages and a plan, to be run step by step with the memory that the plan says, to the granule.
+/// Runs a chain of stages step by step by a schedule (plan), in exactly the memory that the plan predicts.
 ///
 ///     auto const plan = chain_plan(chain_of(stages, pool.granule()), room);
 ///     checkpointed net{stages, plan, stream, pool.resource()};
 ///     for (auto const& batch : loader.epoch(0)) net.run(batch.view<float>(stream), step++);
 ///
-/// What a stage draws from its seed is the same when it is recomputed, so a plan changes no result: outputs and
-/// gradients are those of a run that keeps everything, bit for bit.
-/// Memory:  every value is an allocation from `memory`, made just before its stage runs and given back, in stream order,
-///          as soon as the plan drops it; `peak()` is the most that is held at once. What the plan offloads has a place in
-///          `host` from construction on, `host_bytes()` in all; a budget under either charges and refuses it.
-/// Order:   a step is enqueued on the stream of construction, copies to and from the host on two of its own; nothing
-///          waits on the host.
-/// Threads: one at a time. It stays where it is made.
-/// Units:   bytes, rounded up to the granule of each source.
-/// Cost:    of a run: some allocations and two calls a stage and recomputation, no synchronisation.
-/// Throws:  as each says; nothing stays held then.
+/// Recomputed stages get the same seed, so outputs and gradients equal those of a run that keeps everything, bit for bit.
+/// Memory:  each value is allocated from `memory` just before its stage runs, and freed in stream order when the plan drops it; at most
+///          peak() at once. Offloaded records use host_bytes() of `host` from construction on. Budgets of both resources apply.
+/// Order:   a step is enqueued on the stream of construction, host copies on two streams of its own. The host never waits.
+/// Threads: one at a time. Neither copyable nor movable.
+/// Units:   bytes, rounded up to each resource's granularity.
+/// Cost:    per run, some allocations and two calls for each stage and recomputation, no synchronization.
+/// Throws:  see each function; on failure, nothing stays allocated.
 /// Example: examples/train_deep.hpp
 /// Follows Chen et al. 2016 (checkpointing), Beaumont et al. 2024 (plans), Rhu et al. 2016 (offloading).
 class checkpointed {
 public:
-    /// `plan`: an order that `simulate` accepts for these stages. Throws: misuse when it does not, or a stage lacks a
-    /// function; what `host` throws for the places of what is offloaded; cuda_error. Nothing is held then.
+    /// Throws: misuse if `simulate` rejects `plan` for these stages, or a stage lacks a function; exceptions of `host` for the memory of
+    ///         offloaded records; cuda_error. On failure, nothing stays allocated.
     checkpointed(std::vector<checkpoint_stage> stages, chain_schedule plan, stream_ref on,
                  any_resource memory, any_resource host = pinned_memory{}, place where = place::here());
-    checkpointed(checkpointed const&) = delete;  // what is under way names its places
+    checkpointed(checkpointed const&) = delete;  // a step in progress refers to its host blocks
     checkpointed& operator=(checkpointed const&) = delete;
 
-    /// One step: all stages forward and backward. `input` is the first stage's, and stays as it is until the stream has come
-    /// to the end of the step. seed: of the step; stages get their own of it.
-    /// Throws: what `memory` throws when a value does not fit, what a stage throws, cuda_error. All that the step held is
-    /// given back then, in stream order; gradients that stages have added to by then are theirs to undo (`with_retry`).
+    /// Runs one step: all stages forward and backward. `input` is the first stage's and must not change before the stream has finished the
+    /// step. Each stage's seed is derived from `seed`, the step's.
+    /// Throws: exceptions of `memory` if a value does not fit, and of stages; cuda_error. On failure, the step's memory is freed in stream
+    ///         order; gradients to which stages have already added are not restored (see `with_retry`).
     template <class T>
     void run(device_span<T const> input, std::uint64_t seed, place where = place::here()) {
         run({reinterpret_cast<std::byte*>(const_cast<T*>(input.data())), input.bytes()}, seed, where);
     }
-    /// The same.
+    /// Overload for a mutable `input`.
     template <class T>
     void run(device_span<T> input, std::uint64_t seed, place where = place::here()) {
         run(device_span<T const>{input}, seed, where);
     }
 
-    /// The most bytes of `memory` that a step holds at once, in its granule; the plan's, as `simulate` finds it.
+    /// Returns the peak of a step in bytes of `memory`, in its granularity, by `simulate`.
     [[nodiscard]] std::size_t peak() const noexcept { return expected_.peak; }
-    /// The bytes of `host` that are held as long as this lives.
+    /// Returns the bytes of `host` held until destruction.
     [[nodiscard]] std::size_t host_bytes() const noexcept { return store_.bytes(); }
-    [[nodiscard]] chain_schedule const& plan() const noexcept { return plan_; }  ///< as given
+    [[nodiscard]] chain_schedule const& plan() const noexcept { return plan_; }  ///< as passed in
 
 private:
     void run(stage_run::values::range input, std::uint64_t seed, place where);
@@ -102,7 +99,7 @@ CUOTA_INLINE void checkpointed::run(stage_run::values::range input, std::uint64_
         detail::chain_state state{stages_, input, on_, memory_, store_, seed, where};
         for (chain_op const& op : plan_) state.perform(op);
     } catch (...) {
-        // The next step's copies use the same places, and wait for those that were waited for.
+        // The next step's copies reuse the host blocks, and wait only for recorded events.
         store_.drain();
         throw;
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Stages whose outputs are kept in 8 bits a number between forward and backward.
+/// Stages that store their outputs in 8 bits per number between forward and backward.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Floats as codes and steps in one run of bytes: the codes, then, aligned, a step for each block of them.
+/// Layout of `count` quantized floats in one block: the codes, then, aligned, the scale of each block of codes.
 struct coded_floats {
     static constexpr std::size_t block = 256;
 
@@ -30,14 +30,14 @@ struct coded_floats {
     [[nodiscard]] std::size_t blocks() const noexcept { return (count + block - 1) / block; }
     [[nodiscard]] std::size_t steps_at() const noexcept { return round_up(count, alignof(float)); }
     [[nodiscard]] std::size_t bytes() const noexcept { return steps_at() + blocks() * sizeof(float); }
-    /// What they take as floats, so that something else can stand behind them.
+    /// Returns the bytes as floats, rounded up so that another value can follow.
     [[nodiscard]] std::size_t decoded_bytes() const noexcept;
 
     void encode(stream_ref s, float const* from, std::byte* to) const;
     void decode(stream_ref s, std::byte const* from, float* to) const;
 };
 
-/// One stage on decoded values. An input of no numbers is left as it is: the chain's own. So is an output.
+/// One stage on decoded values. An input or output with count 0 is passed through: the chain's input, the last output.
 class compressed_stage {
 public:
     compressed_stage(checkpoint_stage inside, coded_floats input, coded_floats output)
@@ -59,16 +59,15 @@ private:
 
 }  // namespace detail
 
-/// The same stages with outputs of floats kept in 8 bits a number, as `quantised` keeps them: a quarter of the bytes, and
-/// 1.6 % more. Each stage gets its input decoded, in scratch, and has its output encoded; gradients stay floats. The last
-/// stage's output is left as it is.
+/// Wraps stages to store their outputs as 8-bit codes (see `quantised`): 1.016 bytes per number in place of 4. Inputs are decoded in
+/// scratch, outputs are encoded, gradients stay floats. The last stage's output is not compressed.
 ///
-/// Any plan and executor takes them. What is kept is what the next stage has computed from, so gradients are those of
-/// the numbers that went forward, and the same under every plan, bit for bit. But they are not those of the stages
-/// without it: each output differs by up to absmax / 254 of its block (quantised says when exactly).
-/// Memory: the scratch of a stage grows by its input and output as floats, so it pays in chains of some length.
-/// Follows: Chakrabarti and Moseley, "Backprop with approximate activations for memory-efficient network training", 2019.
-/// Throws:  misuse for an output that is no whole number of floats.
+/// Works with any plan and executor. The next stage's forward run uses the decoded numbers, too, so gradients match the forward run, and
+/// are the same under every plan, bit for bit. They differ from those of uncompressed stages: each output changes by up to absmax / 254 of
+/// its block (exact bound: quantised).
+/// Memory: a stage's scratch grows by its input and output as floats, so compression saves memory only in longer chains.
+/// Throws: misuse if an output's bytes are not a multiple of sizeof(float).
+/// Follows Chakrabarti and Moseley, "Backprop with approximate activations for memory-efficient network training", 2019.
 [[nodiscard]] std::vector<checkpoint_stage> compressed_stages(std::vector<checkpoint_stage> stages,
                                                               place where = place::here());
 

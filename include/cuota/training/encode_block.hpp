@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How the threads of a warp make codes of one block of numbers.
+/// Quantization of one block of numbers by the threads of a warp.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,21 @@
 
 namespace cuota::inline v0::detail {
 
-/// Numbers of a block as a warp has them in registers: each thread packs of 4, which lie beside those of the next thread.
+/// A block of numbers in a warp's registers. Each thread has packs of 4, adjacent to those of the next thread.
 template <std::size_t Block>
 struct block_in_registers {
     static constexpr std::size_t pack = 4;
-    /// Whether a block is whole packs for every thread, and few.
+    /// True if a block consists of whole packs for every thread and is small.
     static constexpr bool fits = Block % (pack * 32) == 0 && Block <= 1024;
-    static constexpr std::size_t packs = fits ? Block / (pack * warp::threads) : 1;  ///< of a thread
+    static constexpr std::size_t packs = fits ? Block / (pack * warp::threads) : 1;  ///< per thread
 
     float at[packs][pack];
 
-    /// Where this thread's p-th pack begins in the block.
+    /// Returns the index of this thread's p-th pack in the block.
     [[nodiscard]] CUOTA_KERNEL static std::size_t offset(std::size_t p, warp const& all) {
         return (p * warp::threads + all.lane()) * pack;
     }
-    /// Whether packs of T at p are aligned.
+    /// Returns true if p is aligned for packs.
     template <class T>
     [[nodiscard]] CUOTA_KERNEL static bool is_aligned(T const* p) {
         return reinterpret_cast<std::uintptr_t>(p) % alignof(element_pack<T, pack, true>) == 0;
@@ -37,14 +37,14 @@ struct block_in_registers {
     [[nodiscard]] CUOTA_KERNEL static element_pack<T, pack, true> load(T const* p) {
         return *pack_at<element_pack<T, pack, true> const>(p);
     }
-    /// The largest magnitude of the whole block, of those that are finite.
+    /// Returns the block's largest finite magnitude.
     [[nodiscard]] CUOTA_KERNEL float largest(warp const& all) const {
         float most = 0;
         for (std::size_t p = 0; p != packs; ++p)
             for (std::size_t i = 0; i != pack; ++i) most = finite_max(most, magnitude(at[p][i]));
         return all.largest(most);
     }
-    /// Writes the codes of all to where the block's begin.
+    /// Writes the block's codes to `codes`.
     template <class Code>
     CUOTA_KERNEL void encode(typename Code::code::encoder const& by, typename Code::type* codes,
                              warp const& all) const {
@@ -56,8 +56,8 @@ struct block_in_registers {
     }
 };
 
-/// Makes codes and the step of block b of `count` numbers, each of which is number(from[i]). A whole block of a usual size is read
-/// once; any other twice.
+/// Computes codes and scale of block b of `count` numbers number(from[i]). A whole, aligned block that fits in registers is read once, any
+/// other twice.
 template <class Code, std::size_t Block, class T, class Number>
 CUOTA_KERNEL void encode_block(std::size_t b, warp const& all, std::size_t count, T const* from,
                                typename Code::type* codes, float* steps, Number number) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The largest batch that fits, found by running the step: only a size that was tried, and fitted, is ever answered.
+/// Search for the largest batch that fits by running the step.
 #pragma once
 
 #include <algorithm>
@@ -25,50 +25,49 @@
 
 namespace cuota::inline v0 {
 
-/// Where find_batch_size looks, and what it keeps. Sizes are samples.
+/// Options of find_batch_size. Units: samples, where not stated otherwise.
 struct batch_search_options {
     std::size_t smallest = 1;     ///< inclusive
-    std::size_t largest = 0;      ///< inclusive: the number of samples there are, or less. Has to be said
+    std::size_t largest = 0;      ///< inclusive; required: at most the number of samples
     std::size_t multiple_of = 1;  ///< only multiples are tried
-    /// What the step takes its memory of. After every try as much has to be in use as before.
+    /// Budget from which the step allocates. After every try, its bytes in use must not exceed those before.
     std::optional<budget> account{};
-    /// What the step should take of it. It is taken at its word: nothing larger is tried, and its largest batch is tried
-    /// first, which is the only try when the plan is right. May be null.
+    /// Planned memory of the step, taken as an upper bound: its largest batch is tried first, and no larger one. If it is exact, that is
+    /// the only try. May be null.
     footprint const* plan = nullptr;
-    /// Bytes of the account that stay free in every try, and so in the one that is answered: they are charged during
-    /// the search.
+    /// Bytes of the account that are reserved during the search, and so stay free with the returned size.
     std::size_t keep_free = 0;
-    /// From 0 to less than 1: what is answered is smaller by this share than the largest that fitted, and is tried too.
+    /// In [0, 1): fraction by which the returned size, which is tried too, is below the largest that fitted.
     double margin = 0;
-    /// All ranks try the same sizes: one that does not fit everywhere does not fit. May be null.
+    /// All ranks try the same sizes; a size must fit on every rank. May be null.
     agreement* ranks = nullptr;
 };
 
 /// A size that was run.
 struct tried_batch {
     std::size_t batch = 0;  ///< samples
-    /// False: it was refused on some rank, or would have left less free than keep_free.
+    /// False if it was refused on some rank, or would leave less than keep_free bytes.
     bool has_fitted = false;
 };
 
-/// What find_batch_size found. Sizes are samples.
+/// Result of find_batch_size. Units: samples.
 struct batch_search {
-    std::size_t batch = 0;               ///< the one to use: it was tried, and fitted
-    std::size_t largest_fitted = 0;      ///< of all that were tried; more than `batch` only by a margin
-    std::size_t smallest_refused = 0;    ///< of all that were tried; 0: none was refused
-    std::vector<tried_batch> tried{};    ///< in order; no size twice
-    std::optional<batch_fit> planned{};  ///< what the plan said on this rank
+    std::size_t batch = 0;               ///< size to use: it was tried and fitted
+    std::size_t largest_fitted = 0;      ///< above `batch` only with a margin
+    std::size_t smallest_refused = 0;    ///< 0: none was refused
+    std::vector<tried_batch> tried{};    ///< in order; each size once
+    std::optional<batch_fit> planned{};  ///< by the plan, on this rank
 
-    [[nodiscard]] std::size_t tries() const noexcept { return tried.size(); }  ///< how often the step was run
-    /// False when a size was refused though a larger one fitted: one larger yet may fit, and what fitted may not again.
+    [[nodiscard]] std::size_t tries() const noexcept { return tried.size(); }  ///< number of runs
+    /// Returns false if a size was refused although a larger one fitted: a still larger one may fit, or one that fitted may fail.
     [[nodiscard]] bool is_monotone() const noexcept;
-    /// "a batch of 448 fits (448 was planned), 449 was refused: 2 tries"
+    /// Returns "a batch of 448 fits (448 was planned), 449 was refused: 2 tries", for example.
     [[nodiscard]] std::string text() const;
 };
 
 namespace detail {
 
-/// Sizes from `least` to `most`, both multiples of `step`, by number: 1 is `least`.
+/// Sizes least, least + step, ..., most by number, from 1. Precondition: `least` and `most` are multiples of `step`.
 struct batch_sizes {
     std::size_t least;
     std::size_t most;
@@ -76,9 +75,9 @@ struct batch_sizes {
 
     [[nodiscard]] std::size_t count() const noexcept { return (most - least) / step + 1; }
     [[nodiscard]] std::size_t at(std::size_t number) const noexcept { return least + (number - 1) * step; }
-    /// The number of the largest that is not more than `size`; of the smallest if there is none.
+    /// Returns the number of the largest size <= `size`, or 1.
     [[nodiscard]] std::size_t number_of(std::size_t size) const noexcept;
-    /// The number of the size that is twice as large, or of the largest.
+    /// Returns the number of the largest size up to twice as large.
     [[nodiscard]] std::size_t doubled(std::size_t number) const noexcept;
 };
 
@@ -110,7 +109,7 @@ private:
         if (!o.account && (o.plan || o.keep_free != 0))
             fail("a plan and bytes to keep free are of an account, and none was named");
     }
-    // All ranks': by what they ask, those that go in other steps or keep another margin are told apart.
+    // Common to all ranks. The questions contain step and margin, so that a rank with other options is detected.
     [[nodiscard]] batch_sizes range() const {
         check_options();
         std::size_t const step = options_.multiple_of;
@@ -128,7 +127,7 @@ private:
                       options_.ranks ? " on all ranks" : ""});
     }
 
-    // Keeps what is to be kept, and asks the plan. A refusal of either is one of all ranks, before anything is tried.
+    // Reserves keep_free and evaluates the plan. A refusal on one rank is thrown on all before any try.
     void prepare() {
         std::size_t most = sizes_.most;
         auto const ready = run_agreed(
@@ -150,25 +149,25 @@ private:
             sizes_.most = options_.ranks->smallest(most, "batch search: largest", where_);
         }
     }
-    // The largest size that the plan allows. Throws: budget_exceeded when that is less than the smallest.
+    // Largest size that the plan allows. Throws: budget_exceeded if that is below the smallest.
     [[nodiscard]] std::size_t planned() {
         footprint const& plan = *options_.plan;
         std::size_t const room = room_with_caches();
         found_.planned = plan.largest_batch_in(room);
         if (found_.planned->batch < sizes_.least) {
             plan.check(*options_.account, sizes_.least, where_);
-            found_.planned = plan.largest_batch(*options_.account);  // room was made meanwhile
+            found_.planned = plan.largest_batch(*options_.account);  // memory was freed meanwhile
         }
         return sizes_.at(sizes_.number_of(found_.planned->batch));
     }
-    // As room(), caches having given what they can: what a pool keeps free of earlier tries is the next one's.
+    // room() plus reclaimable caches: memory that a pool caches from earlier tries is available to the next one.
     [[nodiscard]] std::size_t room_with_caches() const {
         budget const& b = *options_.account;
         std::size_t const own = saturating_add(b.room(), cached_in(holders_of(b)));
         return std::max(std::min(own, b.limit()), most_with_caches(b));
     }
 
-    // The number of the largest that fits; 0: none.
+    // Number of the largest size that fits; 0: none.
     [[nodiscard]] std::size_t from_above() {
         if (fits(sizes_.count())) return sizes_.count();
         return between(0, sizes_.count());
@@ -188,7 +187,7 @@ private:
         }
         return fitting;
     }
-    // The size to use. Where smaller ones are refused though a larger one fitted, the smallest that fitted.
+    // Size to use. If all smaller sizes are refused although a larger one fitted, the smallest that fitted.
     [[nodiscard]] std::size_t with_margin(std::size_t batch) {
         auto const less = static_cast<std::size_t>(std::ceil(static_cast<double>(batch) * options_.margin));
         for (std::size_t number = sizes_.number_of(batch - std::min(less, batch)); number != 0; number /= 2)
@@ -199,7 +198,7 @@ private:
         return smallest;
     }
 
-    // What was tried once is known: nothing is tried twice.
+    // Runs no size twice.
     [[nodiscard]] bool fits(std::size_t number) {
         std::size_t const batch = sizes_.at(number);
         for (tried_batch const& t : found_.tried)
@@ -217,7 +216,7 @@ private:
     [[nodiscard]] outcome try_out(std::size_t batch) {
         try {
             attempt_(batch);
-        } catch (out_of_memory const&) {  // all of the step is unwound
+        } catch (out_of_memory const&) {  // the step has been unwound
             if (mark_) mark_->check("a refused try of " + text_of(batch), where_);
             throw;
         }
@@ -238,25 +237,25 @@ private:
 
 }  // namespace detail
 
-/// Runs `attempt(batch)` for several sizes and returns the largest that fitted, less the margin. A size that was not run
-/// is never answered, none is run twice, and what is answered was run: it fitted, with `keep_free` bytes to spare.
+/// Runs `attempt(batch)` for several sizes and returns the largest that fitted, reduced by the margin. Returns only a size that was run and
+/// fitted with `keep_free` bytes to spare, and runs no size twice.
 ///
 ///     batch_search const found = find_batch_size([&](std::size_t batch) { train_step(batch, stream, pool); },
 ///                                                {.largest = samples, .account = budget, .plan = &plan});
 ///
-/// `attempt` runs one whole step of that size, backward run and optimiser too, and gives back all that it took. Run a
-/// small step first if it makes things that stay, as state of an optimiser: with an account, more in use after a try
-/// than before is misuse that names the bytes and who holds them (what a pool keeps free is not in use).
-/// A try is refused when it throws out_of_memory, by type and not by its text. What else it throws passes through.
-/// Of steps that do not always need the same, what fitted once may be refused later: keep a margin, and with_retry.
-/// ranks:   every rank calls it, and tries the same sizes. One is refused when it is on any rank. When a step fails on
-///          one rank otherwise, it throws that there, and rank_gone that names it on the others. A step that talks to
-///          other ranks in the middle has to agree with them before that, or a refused rank leaves them waiting.
-/// Throws:  the refusal of the smallest size when that does not fit, or of its plan: then nothing was tried. On a rank
-///          that was not refused itself, an out_of_memory that names one that was. misuse; rank_gone; what a try throws.
-/// Cost:    1 try when a plan is right. Else at most bit_width(largest / multiple_of) + 1 with a plan, twice as many and
-///          1 without; bit_width more where a margin meets sizes that do not fit though larger ones do.
-/// Threads: runs the step on the calling one.
+/// `attempt` runs one complete step of that size, with backward and the optimizer, and frees all memory that it allocated. If a step
+/// creates lasting objects, such as optimizer state, run a small one first: with an account, more bytes in use after a try than before are
+/// misuse that names them and their holders (idle memory of a pool is not in use).
+/// A try is refused if it throws out_of_memory; other exceptions propagate. If steps of one size differ in memory, a size that fitted may
+/// be refused later: use a margin and with_retry.
+/// With `ranks`, every rank calls this function and tries the same sizes; one is refused if any rank refuses it. If a step fails otherwise
+/// on one rank, its exception propagates there, and the others throw rank_gone that names it. A step that communicates must first agree
+/// with the other ranks (all_or_none), or a refusal leaves them waiting.
+/// Throws:  the refusal of the smallest size, or of its plan before any try; on a rank that was not refused itself, an out_of_memory that
+///          names one that was. misuse; rank_gone; exceptions of a try.
+/// Cost:    1 try if the plan is exact. Otherwise, with n = bit_width(largest / multiple_of), at most n + 1 tries with a plan and 2 n
+///          without; a margin adds one, or up to n if smaller sizes are refused although a larger one fitted.
+/// Threads: runs the step on the calling thread.
 /// Example: examples/deep_plan.hpp
 template <std::invocable<std::size_t> Try>
 [[nodiscard]] batch_search find_batch_size(Try&& attempt, batch_search_options const& options,

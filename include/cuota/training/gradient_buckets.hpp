@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Gradients summed over ranks, bucket by bucket, while the backward run goes on.
+/// Gradients summed over ranks, bucket by bucket, during the backward run.
 #pragma once
 
 #include <algorithm>
@@ -31,17 +31,19 @@
 
 namespace cuota::inline v0 {
 
-/// How floats are summed over ranks. mpi_sums and nccl_sums are such.
+/// Backend that sums floats over ranks (all-reduce), such as mpi_sums and nccl_sums.
 ///
-/// on_device: whether it works on device memory, in order of a stream, or on host memory.
-/// begin(elements, scratch, owner, s): begins to replace the elements by their sums over all ranks, all of which begin the
-///          same sums in the same order; returns its number, from 0. The memory is the link's until the sum is over, and
-///          kept by `owner` even beyond: if a rank is gone, for ever. On the device: what stands in s by now comes before.
-/// is_over(number): lets sums go on, and tells whether that one is over; on the device, whether what is enqueued on s from
-///          now on comes after it. Sums on the device are begun one by one: only when the last one is over.
-/// check(): throws when a rank is gone or a sum is late; on the device, also one that is enqueued and does not end.
-/// scratch(count): floats that a sum of so many needs beside them.
-/// What any of them throws is the end of the link.
+/// on_device        true for device memory, in the order of a stream; false for host memory
+/// begin(elements, scratch, owner, s)  starts an in-place sum of `elements` over all ranks and returns its number, from 0.
+///          All ranks start the same sums in the same order. The memory belongs to the link until the sum has finished; the
+///          link keeps `owner` until then, or forever if a rank is lost. On the device, the sum is ordered after the work
+///          enqueued on s so far; call begin again only when the previous sum has finished.
+/// is_over(number)  makes progress; returns true if that sum has finished. On the device: if work enqueued on s from now on
+///          is ordered after it.
+/// check()          throws if a rank is lost or a sum is late; on the device, also one that is enqueued and does not finish
+/// scratch(count)   floats that a sum of `count` elements needs as `scratch`
+///
+/// After any of these throws, the link must not be used again.
 template <class L>
 concept reduce_link = std::movable<L> &&
     requires(L& link, std::span<float> floats, std::shared_ptr<void const> owner, stream_ref s,
@@ -54,12 +56,11 @@ concept reduce_link = std::movable<L> &&
     link.check();
 };
 
-/// How gradients are packed for their sums: gradient_buckets.
+/// Options of gradient_buckets.
 struct bucket_options {
-    std::size_t bytes = std::size_t{4}
-                        << 20U;  ///< of a bucket: some, so that the first is soon full; not too few
-    std::size_t slots = 2;       ///< buckets that are under way together
-    /// What the slots stand in: pinned for a link of the host, a device's for one of the device; with a budget it is
+    std::size_t bytes = std::size_t{4} << 20U;  ///< of a bucket: small ones fill early, large ones sum faster
+    std::size_t slots = 2;                      ///< buckets in flight at once
+    /// Resource of the slots: pinned memory for a host link, device memory for a device link; with a budget
     /// budgeted<pinned_memory>{budget}.
     any_resource memory = pinned_memory{};
     tag name = "gradient buckets";  ///< for messages and accounts
@@ -69,11 +70,11 @@ struct bucket_options {
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// The gradients of a step, replaced by their sums over all ranks.
+/// Replaces the gradients of a step by their sums over all ranks.
 ///
-/// They are packed in buckets, in the order in which they are declared: best that of the backward run. A bucket that is
-/// full is copied on a stream of its own, summed, and put back, while the layers before it go on. What that takes of memory
-/// is fixed: `slots` buckets, charged when it is made, whatever the size of the network.
+/// Gradients are packed into buckets in the order of their declaration, ideally that of the backward run. A full bucket is copied on a
+/// stream of this object, summed, and copied back, while the backward run continues. Memory is fixed for a network of any size: `slots`
+/// buckets, charged at construction.
 ///
 ///     gradient_buckets sums{mpi_sums{group}, {out.size(), in.size()}, {.memory = budgeted<pinned_memory>{pinned}}};
 ///     micro_batch const part = part_of_ranks(ranks, batch.size());
@@ -83,24 +84,23 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///         in_layer.backward();
 ///         sums.ready(1, in);
 ///     });
-///     optimiser_step(stream);                        // waits by itself: the gradients are leased until the sums are there
+///     optimiser_step(stream);                        // needs no wait: the gradients are leased until the sums are complete
 ///
-/// The sums do not depend on the order in which gradients become ready, nor on who comes when; whether all ranks have the
-/// same bits is the link's to promise (mpi_sums does).
-/// When the backward run is refused memory on one rank, that rank gives zeros for what is left, so that nobody is left in
-/// a sum; then all agree on how it went, and all throw. The gradients are of no use then; the next step begins anew.
-/// Threads: one at a time, as the link and the agreement.
-/// Cost:    one question a step, beside the sums; a copy to a slot and back for each gradient.
-/// Throws:  as each says. After a failure of the link, and in a forked child, every use is a misuse.
+/// The sums do not depend on the order in which gradients become ready, nor on the timing of ranks; whether all ranks get the same bits
+/// depends on the link (with mpi_sums they do).
+/// If the backward run is refused memory on one rank, that rank contributes zeros for the remaining buckets, so that no rank waits in a
+/// sum; then the ranks agree, and all throw. The gradients are invalid afterwards; start the next step anew.
+/// Threads: one at a time, as for the link and the agreement.
+/// Cost:    one question per step, besides the sums; per gradient a copy to a slot and back.
+/// Throws:  see each function. After a failure of the link, and in a forked child, every use is misuse.
 /// Example: examples/train_ranks.cpp
 template <reduce_link Link>
 class gradient_buckets {
     using staging = std::conditional_t<Link::on_device, device_buffer<float>, pinned_buffer<float>>;
 
 public:
-    /// `counts` are the gradients' elements, in order, the same on every rank. Throws: misuse for buckets without room for
-    /// an element, and for no slots; budget_exceeded, out_of_memory, cuda_error: on this rank alone, so make it
-    /// in all_or_none.
+    /// `counts`: the elements of each gradient, in order, the same on every rank. Throws: misuse if a bucket is smaller than one element or
+    /// `slots` is 0; budget_exceeded, out_of_memory, cuda_error, on this rank alone: construct it within all_or_none.
     gradient_buckets(Link link, std::vector<std::size_t> counts, bucket_options options = {},
                      place where = place::here())
         : link_{std::move(link)},
@@ -115,20 +115,20 @@ public:
     }
     gradient_buckets(gradient_buckets const&) = delete;
     gradient_buckets& operator=(gradient_buckets const&) = delete;
-    ~gradient_buckets() { rt::drain(comm_); }  // no copy goes on to or from the slots
+    ~gradient_buckets() { rt::drain(comm_); }  // waits for copies to and from the slots
 
-    /// In a step; what comes last may fill one in part.
+    /// Returns the number of buckets in a step; the last may be partly filled.
     [[nodiscard]] std::size_t buckets() const noexcept { return layout_.size(); }
-    /// Of all slots.
+    /// Returns the bytes of all slots.
     [[nodiscard]] std::size_t bytes() const noexcept {
         std::size_t sum = 0;
         for (slot const& s : slots_) sum += s.memory->bytes();
         return sum;
     }
 
-    /// Runs `backward`, which says of each gradient once that it is ready; at return all of them are sums.
-    /// Throws: what `backward` throws, a refusal on all ranks as all_or_none does; misuse when a gradient is left out, and
-    /// after the link has failed; rank_gone; what the link throws.
+    /// Runs `backward`, which calls `ready` once for each gradient. On return, all gradients are sums, in the order of their home streams.
+    /// Throws: exceptions of `backward`; a refusal on all ranks, as all_or_none; misuse if a gradient was left out or the link failed
+    ///         before; rank_gone; exceptions of the link.
     template <std::invocable Backward>
     void reduce(agreement& ranks, Backward backward, place where = place::here()) {
         constexpr auto what = "the gradients of a step";
@@ -141,7 +141,7 @@ public:
                 return detail::outcome::went_well;
             } catch (rank_gone const&) { throw; } catch (...) {
                 if (!is_broken_) throw;
-                why = std::current_exception();  // the agreement may know who is gone
+                why = std::current_exception();  // the agreement may name the lost rank
                 return detail::outcome::failed;
             }
         };
@@ -154,8 +154,8 @@ public:
         }
     }
 
-    /// Within reduce: all of this gradient is enqueued on its home stream, and nobody touches it until reduce returns.
-    /// Throws: misuse for one that there is not, that is ready already, or has another count; what the link throws.
+    /// Within reduce: declares that all work that writes this gradient is enqueued on its home stream. The buffer is leased until reduce
+    /// returns. Throws: misuse if the index is out of range, the gradient already ready, or its count different; exceptions of the link.
     void ready(std::size_t gradient, device_buffer<float>& of, place where = place::here()) {
         if (!is_in_step_)
             detail::throw_misuse(where, "gradient_buckets: a gradient is ready outside of reduce");
@@ -172,8 +172,8 @@ public:
         given_[gradient].emplace(of.write(comm_, where));
         progress();
     }
-    /// Lets what is under way go on, without waiting, as ready does: for a backward run that has long to go between two.
-    /// Throws: what the link throws.
+    /// Advances buckets in flight without waiting, as ready does, for backward runs with long pauses between gradients. Throws: exceptions
+    /// of the link.
     void progress() {
         if (detail::process_number::is_cuda_of_parent()) detail::throw_forked();
         while (go_on()) {}
@@ -190,7 +190,7 @@ private:
         std::size_t bucket = 0;
         std::size_t slot = 0;
         stage at = stage::copying;
-        std::uint64_t number = 0;  // of the sum
+        std::uint64_t number = 0;
     };
 
     [[nodiscard]] slot make_slot(std::size_t count, bucket_options const& options, place where) {
@@ -234,17 +234,17 @@ private:
         for (auto& lease : given_) lease.reset();
         is_in_step_ = false;
     }
-    // The others sum what is left with zeros of this rank, and learn afterwards what they are worth.
-    // In a forked child, whose parent is the rank, nothing is summed.
+    // The other ranks sum the remaining buckets with zeros from this rank; the agreement then reports the failure.
+    // In a forked child, where the rank belongs to the parent, nothing is summed.
     void give_nothing_more() noexcept {
         if (is_broken_ || detail::process_number::is_cuda_of_parent()) return;
         gives_nothing_ = true;
-        // A copy whose mark has failed may still go on, and the link and zeros come to where it writes. On the device all
-        // has its order, and what stands in it may be a sum that never ends.
+        // If the event of a copy failed, the copy may still run, on memory that zeros or the link write. On the device, stream order
+        // suffices, and the stream may contain a sum that never finishes.
         if constexpr (!Link::on_device) rt::drain(comm_);
         try {
             finish();
-        } catch (...) { is_broken_ = true; }  // what went wrong first says more
+        } catch (...) { is_broken_ = true; }  // the first error is more informative
     }
     void finish() {
         poll_until([this] { return next_ == layout_.size() && std::ranges::all_of(flights_, is_back); });
@@ -263,7 +263,7 @@ private:
         }
     }
 
-    // What the link throws is its end.
+    // A link that has thrown must not be used again.
     template <class Call>
     auto on_link(Call call) {
         try {
@@ -274,7 +274,7 @@ private:
         }
     }
 
-    /// As far as it goes without waiting; true when something went on.
+    /// Advances without waiting; returns true if anything advanced.
     bool go_on() {
         bool has_moved = false;
         bool may_begin = true;  // in the order of buckets, on all ranks
@@ -316,7 +316,7 @@ private:
         else if (f.at == stage::summing && on_link([&] { return link_.is_over(f.number); })) put_back(f);
         else if (f.at == stage::returning && is_past(f)) f.at = stage::over;
     }
-    // A device that has failed copies nothing any more; of another all copies were waited for.
+    // A failed device runs no more copies; on others, give_nothing_more has waited for all copies.
     [[nodiscard]] bool is_past(flight const& f) const {
         auto const& mark = slots_[f.slot].mark;
         if (!mark) return true;
@@ -368,14 +368,14 @@ private:
     }
     [[nodiscard]] float* elements(std::size_t gradient) const { return given_[gradient]->span().data(); }
 
-    stream comm_{};  // the copies' own
+    stream comm_{};
     Link link_;
     detail::bucket_layout layout_;
     std::vector<slot> slots_{};
     std::vector<std::size_t> free_{};
-    std::deque<flight> flights_{};                    // in the order of buckets
-    std::vector<std::optional<lease<float>>> given_;  // of each gradient
-    std::size_t next_ = 0;                            // the bucket that is launched next
+    std::deque<flight> flights_{};  // buckets in flight, in order
+    std::vector<std::optional<lease<float>>> given_;
+    std::size_t next_ = 0;  // to launch next
     bool is_in_step_ = false;
     bool gives_nothing_ = false;
     bool is_broken_ = false;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a budget has in use beside its caches, and what a step has left behind there.
+/// Memory of a budget in use, without caches, and the check that a step has freed its own.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +16,32 @@
 
 namespace cuota::inline v0::detail {
 
-/// Who holds what of a budget and of those inside it, the largest first; what is charged and nobody says, too.
+/// Returns the holders of a budget and its descendants, and one entry for bytes charged without a tag.
 [[nodiscard]] std::vector<holding> holders_of(budget const& b);
 
-/// Bytes that lie free in pools and caches of the budget.
+/// Returns the idle bytes in pools and caches.
 [[nodiscard]] std::size_t cached_in(std::vector<holding> const& all) noexcept;
 
-/// The most that a charge could get of it, caches having given what they can.
+/// Returns the largest charge that fits after caches have released their memory.
 [[nodiscard]] std::size_t most_with_caches(budget const& b);
 
-/// What was in use of a budget at one moment. A pool that keeps its pages holds no more in use for that.
+/// Bytes of a budget in use at construction; idle memory of pools is not in use.
 ///
-/// Nobody else may take of the budget in between: what another thread does is taken for the step's.
-/// Throws: std::bad_alloc. Cost: a list of all that is held, at the start and at each look.
+/// No other thread may allocate from the budget in between: that would be attributed to the step.
+/// Throws: std::bad_alloc.
+/// Cost:   a list of all holders at construction and at each check.
 class use_mark {
 public:
     explicit use_mark(budget b) : budget_{std::move(b)}, before_{in_use()} {}
 
-    /// Throws: misuse that names the bytes and who holds them, when more is in use than at the start. `after` says of
-    /// what.
+    /// Throws misuse that names bytes and holders if more is in use than at construction. `after` names the operation.
     void check(std::string const& after, place where) const;
 
 private:
     [[nodiscard]] std::vector<holding> in_use() const;
     [[nodiscard]] static std::size_t sum_of(std::vector<holding> const& all) noexcept;
     [[nodiscard]] std::size_t before(holding const& now) const noexcept;
-    // Those that grew, the largest growth first.
+    // Holders that have grown, largest growth first.
     [[nodiscard]] std::string grown_text(std::vector<holding> now) const;
 
     budget budget_;

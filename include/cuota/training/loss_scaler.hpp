@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// By how much to multiply a loss so that small gradients do not vanish in 16 bits.
+/// Dynamic loss scaling, which keeps small gradients from underflowing in 16 bits.
 #pragma once
 
 #include <algorithm>
@@ -17,39 +17,39 @@
 
 namespace cuota::inline v0 {
 
-/// How a loss_scaler goes up and down. Its scale stays within [floor, ceiling].
+/// Options of loss_scaler. The scale stays within [floor, ceiling].
 struct loss_scaler_options {
     float initial = 0x1p16f;        ///< the first scale
-    double growth = 2.0;            ///< above 1: by what it grows
-    double backoff = 0.5;           ///< between 0 and 1: by what it shrinks
-    std::uint64_t interval = 2000;  ///< after so many good steps in a row it grows
-    float floor = 1.0f;             ///< above 0, no denormal
+    double growth = 2.0;            ///< above 1: factor of an increase
+    double backoff = 0.5;           ///< between 0 and 1: factor of a decrease
+    std::uint64_t interval = 2000;  ///< good steps in a row before an increase
+    float floor = 1.0f;             ///< above 0, not a denormal
     float ceiling = 0x1p24f;        ///< finite
 };
 
-/// Where a loss_scaler is between two steps, to be saved beside a checkpoint.
+/// State of a loss_scaler between two steps, to be saved with a checkpoint.
 struct loss_scaler_state {
-    float scale = 0;               ///< a power of two, where the options are
+    float scale = 0;               ///< a power of two if the options are
     std::uint64_t good_steps = 0;  ///< in a row, since the scale last changed or would have
 
-    /// One line, for `parse`.
+    /// Returns one line, for `parse`.
     [[nodiscard]] std::string text() const;
-    /// Throws: misuse when that is not what `text` makes of a scale that is finite and above 0.
+    /// Throws: misuse if `text` is not the output of text() for a finite scale above 0.
     [[nodiscard]] static loss_scaler_state parse(std::string_view text, place where = place::here());
 
-    /// In both.
+    /// Compares memberwise.
     friend bool operator==(loss_scaler_state const&, loss_scaler_state const&) noexcept = default;
 };
 
-/// What a loss_scaler expects next.
+/// The calls that a loss_scaler accepts next.
 enum class scaling_phase {
-    idle,      ///< between steps: `unscale`, or a decision
-    unscaled,  ///< the gradients were unscaled: a decision
-    decided,   ///< `step` said whether the step is taken: `update`
+    idle,      ///< between steps: `unscale`, `step` or `update(found)`
+    unscaled,  ///< gradients were unscaled: `step` or `update(found)`
+    decided,   ///< `step` has decided: `update()`
 };
 
-/// The scale of a loss, as torch.amp.GradScaler has it: halved when a gradient was not finite, in a step that is left out;
-/// doubled after 2000 good steps in a row (dynamic loss scaling: Micikevicius et al., Mixed Precision Training, 2018).
+/// Scale of a loss, as torch.amp.GradScaler: halved when a gradient was not finite, in a step that is skipped; doubled after 2000 good
+/// steps in a row (dynamic loss scaling: Micikevicius et al., Mixed Precision Training, 2018).
 ///
 ///     cuota::loss_scaler scaler;
 ///     ... backward of scaler.scale() * loss ...
@@ -57,44 +57,43 @@ enum class scaling_phase {
 ///     for (auto& g : gradients) check.unscale(s, g.write(s), inverse);      // a non_finite_check
 ///     if (scaler.update(check.found(s))) ... the optimiser's step ...
 ///
-/// Other than torch's it has a floor, below which a run that overflows for ever would drive the scale to 0, and a finite
-/// ceiling. Factors are applied in double, and the scale rounded to float. With several optimisers: one decision for all.
-/// Pure host state; a value. Threads: as an int. Throws: misuse for calls out of turn; unchanged then.
+/// Unlike torch's, it has a floor, so that repeated overflow does not drive the scale to 0, and a finite ceiling. Factors are applied in
+/// double, and the scale is rounded to float. Several optimizers share one decision. A value in host memory.
+/// Threads: as an int.
+/// Throws:  misuse for calls in the wrong phase; the state is unchanged.
 /// Example: examples/train_deep.hpp
 class loss_scaler {
 public:
-    using options = loss_scaler_options;   ///< as other classes call theirs
-    using state_type = loss_scaler_state;  ///< what state() gives
+    using options = loss_scaler_options;   ///< the name that other classes use
+    using state_type = loss_scaler_state;  ///< the result of state()
 
-    loss_scaler() = default;  ///< with the options' defaults
-    /// Throws: misuse for options that make no sense, named by their number.
+    loss_scaler() = default;  ///< with default options
+    /// Throws: misuse that quotes the value of an invalid option.
     explicit loss_scaler(options const& o, place where = place::here());
 
-    /// What the loss is multiplied by.
+    /// Returns the factor for the loss.
     [[nodiscard]] float scale() const noexcept { return scale_; }
-    /// 1 / scale().
+    /// Returns 1 / scale().
     [[nodiscard]] double inverse() const noexcept { return 1.0 / static_cast<double>(scale_); }
-    /// Good steps in a row since the scale last changed or would have.
+    /// Returns the good steps in a row since the scale last changed or, but for its limits, would have.
     [[nodiscard]] std::uint64_t good_steps() const noexcept { return good_steps_; }
-    [[nodiscard]] scaling_phase phase() const noexcept { return phase_; }  ///< what may be called now
-    /// True when the next overflow will not lower the scale: if it goes on, the scale is not what is wrong.
+    [[nodiscard]] scaling_phase phase() const noexcept { return phase_; }  ///< valid next calls
+    /// Returns true if another overflow cannot lower the scale; repeated overflow then has another cause.
     [[nodiscard]] bool is_at_floor() const noexcept { return scale_ <= options_.floor; }
 
-    /// The inverse, for the gradients of this step. Throws: misuse when they were unscaled already.
+    /// Returns the inverse, for this step's gradients. Throws: misuse if called twice in a step, or after `step`.
     double unscale(place where = place::here());
 
-    /// Decides: whether the optimiser's step is to be taken. `update` comes next.
-    /// Throws: misuse when that was decided already.
+    /// Returns true if the optimizer should step. Call `update` next. Throws: misuse if already decided.
     [[nodiscard]] bool step(bool found_non_finite, place where = place::here());
-    /// After `step`: the scale for the next one. Throws: misuse without one.
+    /// Computes the scale of the next step. Throws: misuse without a `step`.
     void update(place where = place::here());
-    /// step and update in one. Returns whether the optimiser's step is to be taken. Throws: misuse after `step`.
+    /// step() and update(): returns true if the optimizer should step. Throws: misuse after `step`.
     bool update(bool found_non_finite, place where = place::here());
 
-    /// Throws: misuse in the middle of a step.
+    /// Returns the state to save. Throws: misuse within a step.
     [[nodiscard]] loss_scaler_state state(place where = place::here()) const;
-    /// Goes on where another was: the scale for the next step is that one's.
-    /// Throws: misuse for a scale or a number of steps that these options do not come to; unchanged then.
+    /// Continues from a saved state, at the beginning of a step. Throws: misuse if these options cannot produce it; the state is unchanged.
     void restore(loss_scaler_state const& from, place where = place::here());
 
 private:
@@ -141,7 +140,7 @@ CUOTA_INLINE loss_scaler_state loss_scaler_state::parse(std::string_view text, p
     loss_scaler_state state;
     bool const is_state = take("cuota-loss-scaler-state 1 scale ") && number(state.scale) &&
                           take(" good-steps ") && number(state.good_steps);
-    // One text for each state: what a person changed by hand is no longer that of a run.
+    // Only exact output of text() is accepted: a state edited by hand is not that of a run.
     if (!is_state || !is_finite(state.scale) || state.scale <= 0 || state.text() != text)
         detail::throw_misuse(where, "\"{}\" is not the state of a loss_scaler",
                              {std::string{text.substr(0, 80)}});
@@ -216,13 +215,13 @@ CUOTA_INLINE void loss_scaler::grow() noexcept {
 
 CUOTA_INLINE void loss_scaler::check_options(place where) const {
     options const& o = options_;
-    // Asked so that a NaN is refused.
+    // Written so that a NaN fails.
     if (!(is_finite(o.growth) && o.growth > 1))
         refuse("a growth of " + number(o.growth) + " is not above 1", where);
     if (!(o.backoff > 0 && o.backoff < 1))
         refuse("a backoff of " + number(o.backoff) + " is not between 0 and 1", where);
     if (o.interval == 0) refuse("an interval of 0 steps", where);
-    if (!(o.floor >= 0x1p-126f))  // a float whose inverse is one too
+    if (!(o.floor >= 0x1p-126f))  // its inverse is a float, too
         refuse("a floor of " + number(o.floor) + " is not a normal number above 0", where);
     if (!(is_finite(o.ceiling) && o.ceiling >= o.floor))
         refuse("a ceiling of " + number(o.ceiling) + " and a floor of " + number(o.floor), where);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the stages of a chain cost, found by running them.
+/// Measurement of the times of a chain's stages.
 #pragma once
 
 #include <algorithm>
@@ -27,13 +27,13 @@ namespace detail {
 [[nodiscard]] double seconds_between(time_mark const& from, time_mark const& to);
 [[nodiscard]] double median_of(std::vector<double>& values);
 
-/// What each act of a schedule took, in seconds of the stream's device.
+/// Returns the time of each op of a schedule on the device. Units: seconds.
 [[nodiscard]] std::vector<double> times_of(std::vector<checkpoint_stage> const& stages,
                                            chain_schedule const& plan, stage_run::values::range input,
                                            stream_ref on, any_resource const& memory, std::uint64_t seed,
                                            place where);
 
-/// Seconds a byte of a copy of so many bytes, each way, the faster of two; 0 for nothing to copy.
+/// Seconds per byte of a copy of `bytes` bytes in each direction, the faster of two; 0 if `bytes` is 0.
 struct link_times {
     double to_host = 0;
     double to_device = 0;
@@ -43,15 +43,16 @@ struct link_times {
 
 }  // namespace detail
 
-/// The chain of these stages with real times, in seconds: medians of `steps` steps that keep everything, after one that
-/// warms up, as the device's own clock tells; and what a byte costs on its way to the host and back.
+/// Returns the chain of these stages with measured times, in seconds by the device's clock: medians over `steps` steps that keep all
+/// values, after one warm-up step; and the time per byte of copies to and from the host.
 ///
-/// Runs the stages, so gradients of parameters are added to, `steps` + 1 times: clear them afterwards. Uses as much
-/// memory as `store_all_plan` does, and the largest output in `host`; so measure with a part of the batch that fits, and
-/// scale nothing: times are compared with each other only.
-/// Order:   waits on the host for every step. Throws: what the memory, the stages and the device throw, and nothing stays
-///          held; misuse for no steps or no stages.
-/// Threads: runs the stages on the calling one. Cost: `steps` + 1 steps.
+/// Runs the stages, so parameter gradients are accumulated `steps` + 1 times: clear them afterwards. Uses the memory of store_all_plan, and
+/// the largest output's size in `host`; so measure with a part of the batch that fits. Times need no scaling, as they are only compared
+/// with each other.
+/// Order:   waits on the host in every step.
+/// Throws:  exceptions of memory, stages and device; misuse for no steps or no stages. On failure, nothing stays allocated.
+/// Threads: runs the stages on the calling thread.
+/// Cost:    `steps` + 1 steps.
 /// Example: examples/train_deep.hpp
 template <class T>
 [[nodiscard]] chain measure_stages(std::vector<checkpoint_stage> const& stages, device_span<T const> input,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Whether gradients have a number that is infinite or none: looked for on the device, asked for once a step.
+/// Detection of infinite and NaN gradients on the device, read by the host once per step.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace cuota::inline v0::detail {
 
 using raised_flag = unsigned;
 
-/// Threads: any number, of any kernels; none clears it.
+/// Raises the flag. Threads: any number, of any kernels; none clears it.
 CUOTA_KERNEL inline void raise(raised_flag& flag) {
 #if defined(__CUDA_ARCH__)
     atomicOr(&flag, 1u);
@@ -26,11 +26,11 @@ CUOTA_KERNEL inline void raise(raised_flag& flag) {
 #endif
 }
 
-/// Keeps what a thread has seen, so that a warp raises the flag once, and not with every number.
+/// Accumulates per thread, so that a warp raises the flag once and not for every number.
 template <class T>
 struct find_non_finite {
     raised_flag* flag;
-    bool is_found = false;  // by this thread
+    bool is_found = false;
 
     CUOTA_KERNEL void operator()(std::size_t, T x) { is_found |= !is_finite(x); }
     CUOTA_KERNEL void finish(warp const& all) const {
@@ -38,7 +38,7 @@ struct find_non_finite {
     }
 };
 
-/// Looks at what is stored: a gradient that is too large only when it was multiplied counts too.
+/// Checks the stored value: a gradient that overflows only by the multiplication counts, too.
 template <class T>
 struct unscale_number {
     find_non_finite<T> look;
@@ -57,42 +57,42 @@ struct unscale_number {
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// A flag in device memory that kernels raise where a number is infinite or a NaN, and the host reads once a step.
+/// Flag in device memory that kernels raise for infinite or NaN elements, and the host reads once per step.
 ///
 ///     cuota::non_finite_check check{s, pool};
 ///     for (auto& g : gradients) check.unscale(s, g.write(s), inverse);
 ///     bool const found = check.found(s);    // waits
 ///     check.reset(s);
 ///
-/// Any number of spans, on any streams: the flag stays up until `reset`. Move-only.
-/// Order:   of the stream that is given; calls on several go in the order they were made.
-/// Threads: one at a time. Throws: as device_scalar; misuse after it was moved from. Throwing changes nothing.
-/// Cost:    4 bytes of the resource; a kernel a span, which reads what it looks at once.
+/// Accepts any number of spans on any streams; the flag stays raised until `reset`. Move-only.
+/// Order:   of the stream argument; calls on several streams run in the order of the calls.
+/// Threads: one at a time.
+/// Throws:  as device_scalar; misuse if moved from. On failure, nothing is changed.
+/// Cost:    4 bytes of the resource; one kernel per span, which reads each element once.
 class non_finite_check {
 public:
-    /// Nothing was found yet. Takes 4 bytes.
+    /// Allocates 4 bytes, with the flag not raised.
     non_finite_check(stream_ref home, resource_ref const& memory, tag name = {}, place where = place::here())
         : flag_{home, memory, name, where} {}
 
-    /// Looks through the elements.
+    /// Checks the elements.
     void look(stream_ref s, device_span<float const> at, place where = place::here());
-    /// 16 bits a number.
+    /// Overload for half.
     void look(stream_ref s, device_span<half const> at, place where = place::here());
-    /// 16 bits a number.
+    /// Overload for bfloat16.
     void look(stream_ref s, device_span<bfloat16 const> at, place where = place::here());
 
-    /// Multiplies gradients by the inverse of their scale, and looks at them, in one go. The product is made in double,
-    /// rounded to float, and then to what is stored.
-    /// Throws: misuse too for an inverse that is not finite and above 0.
+    /// Multiplies gradients by the inverse of their scale and checks them, in one kernel. The product is computed in double, then rounded
+    /// to float and to the stored type. Throws: also misuse if `inverse` is not finite and above 0.
     void unscale(stream_ref s, device_span<float> gradients, double inverse, place where = place::here());
-    /// 16 bits a number.
+    /// Overload for half.
     void unscale(stream_ref s, device_span<half> gradients, double inverse, place where = place::here());
-    /// 16 bits a number.
+    /// Overload for bfloat16.
     void unscale(stream_ref s, device_span<bfloat16> gradients, double inverse, place where = place::here());
 
-    /// Whether anything so far, in order of s, was not finite since the last reset. Waits for s, and for a copy of 4 bytes.
+    /// Returns true if any element checked since the last reset, in order of s, was not finite. Waits for s and a copy of 4 bytes.
     [[nodiscard]] bool found(stream_ref s, place where = place::here()) const;
-    /// Nothing was found, in order of s.
+    /// Clears the flag, in order of s.
     void reset(stream_ref s, place where = place::here());
 
 private:

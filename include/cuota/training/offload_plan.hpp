@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A schedule of a chain that fits in so much room by sending records to the host, and runs nothing twice.
+/// Schedule of a chain within a memory limit that offloads records to the host and recomputes nothing.
 #pragma once
 
 #include <algorithm>
@@ -23,23 +23,23 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Chooses which records are sent to the host, and when each comes back. The chain has been checked.
+/// Chooses the records to offload and the times of their fetches. Precondition: chain::check has passed.
 class offload_planner {
 public:
     using stage_set = std::vector<bool>;
 
     offload_planner(chain const& c, std::size_t room) : chain_{c}, room_{room}, away_(c.stages.size()) {}
 
-    /// Every record that can be away, whatever the room: the two that the last stage runs on stay.
+    /// Returns all records that can be offloaded. The records of the last two stages stay.
     [[nodiscard]] stage_set all() const { return first(candidates()); }
 
-    /// The most that is held at any run when these are away and come back as late as they can.
+    /// Returns the peak if the records in `away` are offloaded and fetched as late as possible.
     [[nodiscard]] std::size_t least(stage_set const& away) const;
 
-    /// The schedule with these away, each back as early as the room allows. The latest fits, by `least`.
+    /// Returns the schedule that offloads `away`, with each fetch as early as the room allows. Precondition: least(away) <= room.
     [[nodiscard]] chain_schedule schedule(stage_set const& away) const;
 
-    /// The best set that the rule of offload_plan finds. `all()` must fit.
+    /// Returns the best schedule that the search of offload_plan finds. Precondition: least(all()) <= room.
     [[nodiscard]] chain_schedule plan();
 
 private:
@@ -48,23 +48,22 @@ private:
         std::size_t backward;
     };
 
-    // A record is sent after the next stage has read it; that of the last but one would come back at once.
+    // A record is offloaded after the next stage has read it; the last but one would be fetched at once.
     [[nodiscard]] std::size_t candidates() const noexcept;
     [[nodiscard]] stage_set first(std::size_t count) const;
     [[nodiscard]] std::size_t record(std::size_t i) const noexcept;
 
-    // What is held at each run: records that stay, those of the stage and of the one before, gradients, scratch.
+    // Bytes held at each run: records that stay, those of the stage and the previous one, gradients, scratch.
     [[nodiscard]] std::vector<run_need> needs(stage_set const& away) const;
 
-    // Puts the record there for the backward runs from k on, where all of them have the room: from the run of the next
-    // stage on it is needed, and counted already.
+    // Fetches the record before the backward run of k, if it fits in all runs until that of the next stage, which counts it already.
     bool come_back(std::vector<run_need>& held, std::size_t stage, std::size_t k) const;
 
-    // Of all, those are kept that still fit, the largest first, of equal ones the last first.
+    // Keeps records on the device while they fit, the largest first, of equal ones the last.
     [[nodiscard]] stage_set thinned() const;
 
     bool consider(stage_set const& away);
-    // Sends or keeps one stage more, or one in place of another.
+    // Tries to add, remove or exchange one stage.
     bool improve();
     [[nodiscard]] stage_set toggled(std::size_t i, std::size_t j) const;
 
@@ -76,27 +75,28 @@ private:
 
 }  // namespace detail
 
-/// The least room in which offload_plan finds a plan: what the records of a stage and of the one before take, gradients
-/// and scratch with them, at the stage where that is most. Bytes.
-/// Throws: misuse for a chain that is none. Cost: proportional to the stages.
+/// Returns the smallest room for which offload_plan finds a plan: the maximum over stages of the records of the stage and the previous one,
+/// with gradients and scratch. Units: bytes.
+/// Throws:  misuse for an invalid chain (chain::check).
+/// Cost:    linear in the stages.
 /// Threads: any.
 [[nodiscard]] std::size_t least_offload_bytes(chain const& c, place where = place::here());
 
-/// A schedule that runs every stage once and never holds more than `room` bytes on the device: some records are sent to
-/// the host as soon as the next stage has read them, and come back for backward. Everything stays where that fits.
+/// Returns a schedule that runs every stage once and never holds more than `room` bytes on the device. Some records are offloaded as soon
+/// as the next stage has read them, and fetched for backward; none if everything fits.
 ///
-/// Each record comes back as early as the room allows from there to its use, those that are needed first the first: so
-/// copies run beside computation. Which are sent: of the first n stages for every n, of all but the largest that can
-/// stay, and what one stage more, less or another in its place makes of the best, until nothing is better: the one of
-/// the least simulated time, of equal ones the one that sends least. It is a local optimum, not proven to be the best of all sets.
+/// Records are fetched in the order of use, as early as the room allows, so that copies overlap with computation. The set to offload
+/// minimizes simulated time, then bytes sent, by local search: it starts with the best of the first n stages for every n and of all but the
+/// largest records that can stay, and adds, removes or exchanges one stage until nothing improves. It is a local optimum, not proven best.
 ///
-/// Faster than a chain_plan where the links keep up; simulate both with measured times to tell. The host holds as much
-/// as is sent: simulate's host_peak. For a source with a granule, plan for c.rounded_to(granule).
+/// Faster than a chain_plan if the link keeps up; to decide, simulate both with measured times. The host holds the offloaded bytes:
+/// simulate's host_peak. For a resource with a granularity, plan for c.rounded_to(granule).
 ///
-/// Throws: out_of_memory where the room is less than least_offload_bytes: `asked` is that, and the cause names the
-///         stage; misuse for a chain that is none.
-/// Cost:   L stages: some rounds of L^2/4 simulations; 20 to 100 ms for 100 stages.
-/// Threads: any; the host alone. Example: examples/deep_plan.hpp
+/// Throws:  out_of_memory if room < least_offload_bytes: `asked` is that minimum, and the cause names the stage; misuse for an invalid
+///          chain.
+/// Cost:    for L stages, some rounds of L^2/4 simulations; 20 to 100 ms for 100 stages.
+/// Threads: any. Host only.
+/// Example: examples/deep_plan.hpp
 [[nodiscard]] chain_schedule offload_plan(chain const& c, std::size_t room, place where = place::here());
 
 }  // namespace cuota::inline v0
@@ -119,7 +119,7 @@ CUOTA_INLINE chain_schedule offload_planner::schedule(stage_set const& away) con
         if (i != 0 && away[i - 1]) to.push_back({chain_act::offload, i - 1});
     }
     std::vector<run_need> held = needs(away);
-    std::size_t next = count;  // all records away from `next` on are back
+    std::size_t next = count;  // all offloaded records from `next` on have been fetched
     for (std::size_t k = count; k-- != 0;) {
         for (; next != 0 && (!away[next - 1] || come_back(held, next - 1, k)); --next)
             if (away[next - 1]) to.push_back({chain_act::fetch, next - 1});
@@ -153,7 +153,7 @@ CUOTA_INLINE std::size_t offload_planner::record(std::size_t i) const noexcept {
 CUOTA_INLINE auto offload_planner::needs(stage_set const& away) const -> std::vector<run_need> {
     std::size_t const count = chain_.stages.size();
     std::vector<run_need> found(count);
-    std::size_t staying = 0;  // of the stages before the one before
+    std::size_t staying = 0;  // of the stages before the previous one
     for (std::size_t k = 0; k != count; ++k) {
         if (k > 1 && !away[k - 2]) staying += record(k - 2);
         chain_stage const& s = chain_.stages[k];

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Runs a chain of stages that is cut over several devices, micro-batch by micro-batch.
+/// Executor of a chain that is partitioned over several devices, by micro-batch.
 #pragma once
 
 #include <cstddef>
@@ -20,40 +20,38 @@
 
 namespace cuota::inline v0 {
 
-/// A chain of stages over devices, each with a run of them, in pipeline_order (1F1B). One host thread enqueues for all.
+/// Runs a chain partitioned over devices, in pipeline_order (1F1B). One host thread enqueues for all.
 ///
 ///     auto const where = place_layers(layers, rooms, {.micro_batches = 8});
 ///     pipeline net{stages, where.cuts(), 8, {{stream0, pool0.resource()}, {stream1, pool1.resource()}}};
 ///     net.run(parts_of_the_batch, step);                      // then the optimiser, on each device's own stream
 ///
-/// A device's stages are run on its stream with it current, and what they add to the gradients of their parameters they
-/// add in the order of the micro-batches: as one device would, bit for bit. What goes from device to device is copied by the
-/// one that needs it, in its stream.
-/// Memory:  every value is an allocation from its device's `memory`, just before it is written, and given back, in order of
-///          a stream of that device, when nothing needs it; the most at once is peaks(), to the granule. Records of
-///          min(M, D - d) micro-batches are kept on device d.
-/// Order:   a step starts on every device in order of its stream, and is over there for what is enqueued on it later: for
-///          work on the gradients of other devices, wait for their streams. The host waits for nothing.
-/// Threads: one at a time. It stays where it is made.
-/// Units:   bytes, rounded up to the granule of each device's memory.
-/// Cost:    of a step: some allocations and two calls a stage and micro-batch, one copy each way for each cut.
+/// A device's stages run on its stream with that device current. They accumulate parameter gradients in the order of micro-batches, so
+/// results equal those of one device, bit for bit. The consuming device copies values of other devices, in its stream.
+/// Memory:  each value is allocated from its device's `memory` just before it is written, and freed in the order of a stream of that device
+///          after its last use; at most peaks() at once. Device d of D keeps records of min(M, D - d) of M micro-batches.
+/// Order:   a step runs on each device in the order of its stream. Work on other devices' gradients must wait for their streams. The host
+///          never waits.
+/// Threads: one at a time. Neither copyable nor movable.
+/// Units:   bytes, rounded up to the granularity of each device's memory.
+/// Cost:    per step, some allocations and two calls for each stage and micro-batch, one copy in each direction per cut.
+/// Throws:  see each function; on failure, nothing stays allocated.
 /// Follows Huang et al. 2019 (GPipe) and Narayanan et al. 2019 (PipeDream's order).
-/// Throws:  as each says; nothing stays held then.
 class pipeline {
 public:
-    /// `first`: the first stage of each device, as placement::cuts gives it. Throws: misuse for cuts that are none, another
-    /// number of devices, a stage that lacks a function, no micro-batches; cuda_error. Nothing is held then.
+    /// `first`: the first stage of each device, as placement::cuts returns it. Throws: misuse for invalid cuts, another number of devices,
+    /// a stage that lacks a function, or no micro-batches; cuda_error. On failure, nothing stays allocated.
     pipeline(std::vector<checkpoint_stage> stages, std::vector<std::size_t> const& first,
              std::size_t micro_batches, std::vector<pipeline_device> const& devices,
              place where = place::here());
-    pipeline(pipeline const&) = delete;  // two of one order of work would each think the streams are theirs
+    pipeline(pipeline const&) = delete;  // two copies would enqueue on the same streams
     pipeline& operator=(pipeline const&) = delete;
 
-    /// One step. `inputs`: the first stage's, one for each micro-batch, on the first device; they stay as they are until its
-    /// stream has come to the end of the step. seed: of the step; every stage gets its own of it for each micro-batch.
-    /// Throws: misuse for another number of inputs; what a device's memory throws when a value does not fit, what a stage
-    /// throws, cuda_error. The host has waited for all streams then, and everything that the step held is given back;
-    /// gradients that stages have added to by then are theirs to undo (`with_retry`).
+    /// Runs one step. `inputs`: the first stage's, one per micro-batch, on the first device; they must not change before its stream has
+    /// finished the step. Seeds of stages and micro-batches are derived from `seed`, the step's.
+    /// Throws: misuse for another number of inputs; exceptions of a device's memory and of stages; cuda_error. On failure, the host waits
+    ///         for all streams, and the step's memory is freed; gradients to which stages have already added are not restored (see
+    ///         `with_retry`).
     template <class T>
     void run(std::vector<device_span<T>> const& inputs, std::uint64_t seed, place where = place::here()) {
         std::vector<stage_run::values::range> ranges;
@@ -63,9 +61,9 @@ public:
         run(ranges, seed, where);
     }
 
-    /// The most bytes that each device holds at once in a step, as pipeline_peaks says.
+    /// Returns the largest number of bytes that each device holds at once in a step, as pipeline_peaks.
     [[nodiscard]] std::vector<std::size_t> const& peaks() const noexcept { return peaks_; }
-    /// Of a step, over all devices.
+    /// Returns the acts of a step, for all devices.
     [[nodiscard]] pipeline_schedule const& order() const noexcept { return order_; }
 
 private:
@@ -75,7 +73,7 @@ private:
                                                                std::vector<std::size_t> const& first,
                                                                std::vector<pipeline_device> const& devices,
                                                                place where);
-    // As the memory of each device counts it.
+    // Returns the chain with the granularity of each device.
     [[nodiscard]] static std::vector<chain> chains(std::vector<checkpoint_stage> const& stages,
                                                    std::vector<pipeline_device> const& devices);
     [[nodiscard]] static detail::pipeline_lane lane(std::vector<std::size_t> const& first, std::size_t d,
@@ -148,7 +146,7 @@ CUOTA_INLINE std::vector<chain> pipeline::chains(std::vector<checkpoint_stage> c
 CUOTA_INLINE detail::pipeline_lane pipeline::lane(std::vector<std::size_t> const& first, std::size_t d,
                                                   pipeline_device const& device, std::size_t stages,
                                                   std::size_t micro_batches) {
-    device_scope const here{device.on.device()};  // a stream is of the device that is current
+    device_scope const here{device.on.device()};  // a stream belongs to the current device
     return {first[d],
             d + 1 == first.size() ? stages : first[d + 1],
             stream_share{device.on},

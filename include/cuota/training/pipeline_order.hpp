@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// In which order the devices of a pipeline run their micro-batches forward and backward.
+/// Order in which the devices of a pipeline run micro-batches forward and backward (1F1B).
 #pragma once
 
 #include <algorithm>
@@ -13,20 +13,20 @@
 
 namespace cuota::inline v0 {
 
-/// One device's run of its stages over one micro-batch.
+/// One device's run of its stages for one micro-batch.
 struct pipeline_act {
-    std::size_t device = 0;    ///< its number, from 0
-    std::size_t part = 0;      ///< which micro-batch
+    std::size_t device = 0;    ///< number of the device, from 0
+    std::size_t part = 0;      ///< micro-batch, from 0
     bool is_backward = false;  ///< false: forward
 
-    [[nodiscard]] friend bool operator==(pipeline_act, pipeline_act) noexcept = default;  ///< in all three
+    [[nodiscard]] friend bool operator==(pipeline_act, pipeline_act) noexcept = default;  ///< memberwise
 };
 
-/// What all devices do, each in the order in which it stands here; nothing stands before what it needs.
+/// Acts of all devices. Each device runs its own in this order; every act follows those that it depends on.
 using pipeline_schedule = std::vector<pipeline_act>;
 
-/// How many micro-batches a device of a pipeline keeps between forward and backward at once: one for itself and for each
-/// device behind it, but no more than there are.
+/// Returns the largest number of micro-batches that a device keeps between forward and backward: one for itself and one for each later
+/// device, min(micro_batches, devices - device).
 [[nodiscard]] constexpr std::size_t pipeline_live(std::size_t devices, std::size_t micro_batches,
                                                   std::size_t device) noexcept {
     return device < devices ? std::min(micro_batches, devices - device) : 0;
@@ -34,16 +34,16 @@ using pipeline_schedule = std::vector<pipeline_act>;
 
 namespace detail {
 
-/// What each device has done so far, and what it does next under 1F1B.
+/// Progress of each device, and its next act under 1F1B.
 class pipeline_progress {
 public:
     pipeline_progress(std::size_t devices, std::size_t micro_batches)
         : micro_batches_{micro_batches}, forwards_(devices), backwards_(devices) {}
 
     [[nodiscard]] bool is_over(std::size_t d) const noexcept { return backwards_[d] == micro_batches_; }
-    /// Forward until as many are under way as may be, then backward and forward in turn.
+    /// Returns forward until the limit of micro-batches is reached, then backward and forward alternately.
     [[nodiscard]] pipeline_act next(std::size_t d) const noexcept;
-    /// Whether what it needs of the device before it, or behind it, is done.
+    /// Returns true if the acts of neighboring devices that `act` depends on are done.
     [[nodiscard]] bool is_ready(pipeline_act act) const noexcept;
     void done(pipeline_act act) noexcept { ++(act.is_backward ? backwards_ : forwards_)[act.device]; }
 
@@ -55,11 +55,12 @@ private:
 
 }  // namespace detail
 
-/// One forward, one backward (1F1B): every device runs forward until it has `pipeline_live` micro-batches, then one backward
-/// and one forward in turn, and at the end what is left backward. Micro-batches go forward and backward in their order on
-/// every device, so gradients are summed in the order of a loop over them. As long as GPipe's order, with min(M, D - d)
-/// micro-batches kept where that keeps M. Follows Narayanan et al. (PipeDream, SOSP 2019), without its stale weights.
-/// Throws: misuse for no devices or no micro-batches. Cost: some (M + D) D steps.
+/// Returns the 1F1B schedule (one forward, one backward): every device runs forward until it keeps `pipeline_live` micro-batches, then one
+/// backward and one forward alternately, then the remaining backward runs. Each device processes micro-batches in order, so gradients are
+/// summed as in a loop over them. Takes as long as GPipe's order, but keeps min(M, D - d) micro-batches in place of M. Follows Narayanan et
+/// al. (PipeDream, SOSP 2019), without its stale weights.
+/// Throws:  misuse for no devices or no micro-batches.
+/// Cost:    O((M + D) D).
 /// Threads: any.
 [[nodiscard]] pipeline_schedule pipeline_order(std::size_t devices, std::size_t micro_batches,
                                                place where = place::here());
@@ -92,7 +93,7 @@ CUOTA_INLINE pipeline_schedule pipeline_order(std::size_t devices, std::size_t m
                              {detail::as_count(devices), detail::as_count(micro_batches)});
     pipeline_schedule order;
     detail::pipeline_progress progress{devices, micro_batches};
-    while (!progress.is_over(0)) {  // the first device is the last to end
+    while (!progress.is_over(0)) {  // the first device finishes last
         pipeline_schedule at_once;
         for (std::size_t d = 0; d != devices; ++d)
             if (!progress.is_over(d) && progress.is_ready(progress.next(d)))

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What every device of a pipeline holds at the most, before it runs.
+/// Memory peaks of the devices of a pipeline, computed in advance.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Throws misuse unless the first stages of the devices cut a chain into runs of one stage or more.
+/// Throws misuse unless `first` starts with 0, increases strictly, and stays below `stages`.
 void check_cuts(std::vector<std::size_t> const& first, std::size_t stages, place where);
 
-/// Bytes by device while acts go by. Each device counts in its own granule: `of[d]` is the chain as it sees it.
+/// Bytes held by each device during a schedule. `of[d]` is the chain with the granularity of device d.
 class pipeline_account {
 public:
     pipeline_account(std::vector<chain> const& of, std::vector<std::size_t> const& first);
@@ -32,9 +32,9 @@ public:
 private:
     [[nodiscard]] bool is_last(std::size_t d) const noexcept { return d + 1 == first_.size(); }
     [[nodiscard]] std::size_t end(std::size_t d) const noexcept;
-    // Of its output.
+    // Gradient of the stage's output.
     [[nodiscard]] std::size_t gradient(std::size_t d, std::size_t stage) const noexcept;
-    // Of a device's first stage, as a copy; the chain's own is the caller's.
+    // Copy of the input of a device's first stage. The chain's input is the caller's.
     [[nodiscard]] std::size_t input(std::size_t d) const noexcept;
     void take(std::size_t d, std::size_t bytes) noexcept;
     void give(std::size_t d, std::size_t bytes) noexcept { held_[d] -= bytes; }
@@ -48,21 +48,22 @@ private:
     std::vector<std::size_t> peaks_;
 };
 
-// For `of`, one chain as each device counts it.
+// `of`: the chain with each device's granularity.
 [[nodiscard]] std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& of,
                                                       std::vector<std::size_t> const& first,
                                                       std::size_t micro_batches, place where);
 
 }  // namespace detail
 
-/// The most that each device holds at once while a pipeline runs a step in pipeline_order: records (output and saved bytes)
-/// of all its micro-batches under way, scratch and gradients of the stage that runs, copies of what comes from the devices
-/// beside it, and gradients that the device before it has not fetched yet. Exactly what `pipeline` takes.
+/// Returns each device's peak while a pipeline runs a step in pipeline_order: records (output and saved bytes) of all micro-batches in
+/// flight, scratch and gradients of the running stage, copies of values from neighboring devices, and gradients that the previous device
+/// has not fetched yet. `pipeline` allocates exactly that.
 ///
-/// `c`: with sizes rounded as the devices' memory does (chain_of, rounded_to). `first`: the first stage of each device, as
-/// placement::cuts gives it. Parameters and their gradients are the stages' own, and not counted.
-/// Units:  bytes, by device. Throws: misuse for cuts or numbers that are none, and sizes that overflow.
-/// Cost:   (M + D) D + M L steps.
+/// `c`: with sizes rounded to the devices' granularity (chain_of, rounded_to). `first`: the first stage of each device, as placement::cuts
+/// returns it. Parameters and their gradients belong to the stages and are not counted.
+/// Units:   bytes, by device.
+/// Throws:  misuse for invalid cuts or counts, and for sizes that overflow.
+/// Cost:    O((M + D) D + M L).
 /// Threads: any.
 [[nodiscard]] std::vector<std::size_t> pipeline_peaks(chain const& c, std::vector<std::size_t> const& first,
                                                       std::size_t micro_batches, place where = place::here());
@@ -121,7 +122,7 @@ CUOTA_INLINE void pipeline_account::forward(std::size_t d) {
 CUOTA_INLINE void pipeline_account::backward(std::size_t d) {
     if (!is_last(d)) {
         take(d, gradient(d, end(d) - 1));          // a copy of the gradient
-        give(d + 1, gradient(d + 1, end(d) - 1));  // which has gone
+        give(d + 1, gradient(d + 1, end(d) - 1));  // its source is freed
     }
     for (std::size_t i = end(d); i-- != first_[d];) {
         chain_stage const& s = of_[d].stages[i];
@@ -129,7 +130,7 @@ CUOTA_INLINE void pipeline_account::backward(std::size_t d) {
         bool const has_gradient = i + 1 != of_[d].stages.size();
         give(d, s.backward_scratch + s.output_bytes + s.saved_bytes + (has_gradient ? s.gradient() : 0));
     }
-    give(d, input(d));  // its gradient waits for the device before
+    give(d, input(d));  // its gradient is kept until the previous device fetches it
 }
 
 CUOTA_INLINE std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& of,
@@ -139,7 +140,7 @@ CUOTA_INLINE std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& o
         c.check(where);
         check_cuts(first, c.stages.size(), where);
         std::size_t sum = 0;
-        for (chain_stage const& s : c.stages) sum += *most_of(s);  // check has seen that they have a sum
+        for (chain_stage const& s : c.stages) sum += *most_of(s);  // chain::check has excluded overflow
         if (!checked_mul(sum, micro_batches))
             throw_misuse(where, "what a pipeline of {} micro-batches holds is more than a std::size_t does",
                          {as_count(micro_batches)});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The inside of `pipeline`: a step under way on several devices, and one act of its order at a time.
+/// Internals of `pipeline`: execution of one act at a time in a step on several devices.
 #pragma once
 
 #include <cstddef>
@@ -21,43 +21,43 @@
 
 namespace cuota::inline v0 {
 
-/// A device of a pipeline: the stream that its work is enqueued on, of that device, and where its values come from.
+/// A device of a pipeline.
 struct pipeline_device {
-    stream_ref on;        ///< that its work is enqueued on
-    any_resource memory;  ///< that its values come from
+    stream_ref on;        ///< stream of that device, for its work
+    any_resource memory;  ///< resource of its values
 };
 
 namespace detail {
 
-/// One device's part of a pipeline, for as long as that lives.
+/// Permanent state of one device of a pipeline.
 struct pipeline_lane {
     std::size_t first;  ///< of its stages
     std::size_t end;
     stream_share stream_of_stages;
     any_resource memory;
-    stream releases;               ///< of the same device: what others have read goes in its order
-    std::optional<event> fetched;  ///< the last gradient, by this device
+    stream releases;  ///< on the same device: blocks that other devices have read are freed in its order
+    std::optional<event> fetched;                    ///< event after its last copy of a gradient
     std::vector<std::optional<event>> forward_done;  ///< by micro-batch
     std::vector<std::optional<event>> backward_done;
 
     [[nodiscard]] stream_ref on() const noexcept { return stream_of_stages; }
 };
 
-/// A step. Ends with whatever it holds given back, each in order of a stream of its own device. Before it ends early, all
-/// streams must have been waited for: a peer's copy may be under way that nobody has marked the end of.
+/// State of a step. On destruction, frees all blocks, each in the order of a stream of its own device. After a failure, wait for all
+/// streams first: a peer's copy may run for which no event was recorded.
 class pipeline_step {
 public:
     pipeline_step(std::vector<checkpoint_stage> const& stages, std::vector<pipeline_lane>& lanes,
                   std::vector<stage_run::values::range> const& inputs, std::uint64_t seed, place where);
 
-    /// Throws: what the resources and the stages throw; cuda_error.
+    /// Executes one act. Throws: exceptions of the resources and of the stages; cuda_error.
     void perform(pipeline_act act);
 
 private:
-    // What a device holds of a micro-batch.
+    // Blocks of one micro-batch on one device.
     struct held {
-        std::optional<chain_block> input{};   // a copy, but on the first device
-        std::vector<chain_record> records{};  // from its first stage on
+        std::optional<chain_block> input{};   // a copy; empty on the first device
+        std::vector<chain_record> records{};  // from the device's first stage on
         std::optional<chain_block> gradient{};
     };
     [[nodiscard]] held& at(std::size_t d, std::size_t part) noexcept;
@@ -68,8 +68,8 @@ private:
     void backward(std::size_t d, std::size_t part);
     void backward_stage(pipeline_lane& lane, held& mine, std::size_t i, std::size_t part);
 
-    // The gradient of the last stage's output, which the device behind has made. Its own goes when it was read, without
-    // a wait in the stream that runs that device's stages.
+    // Copies the gradient of the device's last output from the next device. That device's block is freed in the order of its `releases`
+    // stream, so that its stages need not wait for the copy.
     void fetch_gradient(std::size_t d, std::size_t part);
     static void fetch(pipeline_lane& lane, chain_block const& to, chain_block const& from,
                       event const& is_there);

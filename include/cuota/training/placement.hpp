@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Which device of a pipeline gets which layers: each within its room, and none much slower or fuller than the others.
+/// Assignment of layers to the devices of a pipeline, within memory limits and balanced by time or memory.
 #pragma once
 
 #include <algorithm>
@@ -20,81 +20,80 @@
 
 namespace cuota::inline v0 {
 
-/// One layer, or as many as must stay together.
+/// One layer, or several that must stay together.
 struct placed_layer {
-    tag name{};             ///< for messages and text()
-    std::size_t bytes = 0;  ///< that it takes however it is run: weights, gradients, optimiser state
-    std::size_t micro_batch_bytes = 0;  ///< that it keeps of each micro-batch between forward and backward
-    double time = 1;                    ///< forward and backward of a micro-batch, at speed 1; in any unit
+    tag name{};                         ///< for messages and text()
+    std::size_t bytes = 0;              ///< fixed: weights, gradients, optimizer state
+    std::size_t micro_batch_bytes = 0;  ///< kept per micro-batch between forward and backward
+    double time = 1;                    ///< forward and backward of a micro-batch at speed 1, in any unit
 };
 
 /// A device of the pipeline.
 struct placement_device {
     tag name{};                    ///< for messages and text()
-    std::size_t room = unlimited;  ///< bytes that it may take
-    double speed = 1;              ///< times are divided by it
+    std::size_t room = unlimited;  ///< memory limit in bytes
+    double speed = 1;              ///< divisor of times
 
-    /// With the room that a budget has now, and its name. Throws: std::bad_alloc.
+    /// Returns a device with the name and the current room of a budget. Throws: std::bad_alloc.
     [[nodiscard]] static placement_device of(budget const& b, double speed = 1);
 };
 
-/// What is to be small at the device where it is largest.
+/// Quantity to minimize on the device where it is largest.
 enum class placement_balance {
-    time,   ///< time(): the slowest device's
-    memory  ///< bytes(): the fullest device's
+    time,   ///< time()
+    memory  ///< bytes()
 };
 
-/// What place_layers is to aim at.
+/// Options of place_layers.
 struct placement_options {
-    /// Time: the slowest device is as fast as it can be; memory: the fullest is as empty.
+    /// Minimizes the time of the slowest device or the memory of the fullest.
     placement_balance balance = placement_balance::time;
-    /// Of a step. Of so many a device keeps as many at once as there are devices in use from it on, as pipeline_order
-    /// has it: the first the most.
+    /// Micro-batches per step. A device keeps at most one for itself and one for each later device in use, as in pipeline_order.
     std::size_t micro_batches = 1;
 };
 
-/// Layers on devices, in pipeline order. Every layer is on one.
+/// Layers on devices, in pipeline order. Every layer is on exactly one device.
 struct placement {
-    /// What one device gets: layers first to first + count.
+    /// One device's layers: [first, first + count).
     struct share {
-        placement_device on{};  ///< as it was given
-        std::size_t first = 0;  ///< its first layer, by number
-        std::size_t count = 0;  ///< layers; 0: the device is not used
-        std::size_t live = 0;   ///< micro-batches that it keeps at once
-        std::size_t bytes = 0;  ///< with those
+        placement_device on{};  ///< as passed to place_layers
+        std::size_t first = 0;  ///< number of its first layer
+        std::size_t count = 0;  ///< number of layers; 0: the device is not used
+        std::size_t live = 0;   ///< micro-batches kept at once
+        std::size_t bytes = 0;  ///< including those micro-batches
         double time = 0;        ///< of one micro-batch
     };
-    std::vector<share> shares{};  ///< of every device, in their order; a count of 0: nothing
+    std::vector<share> shares{};  ///< of every device, in order
 
-    /// Of the slowest device, for one micro-batch.
+    /// Returns the time of the slowest device for one micro-batch.
     [[nodiscard]] double time() const noexcept;
-    /// Of the device that holds the most.
+    /// Returns the bytes of the fullest device.
     [[nodiscard]] std::size_t bytes() const noexcept;
-    /// On all devices.
+    /// Returns the number of layers.
     [[nodiscard]] std::size_t layers() const noexcept;
-    /// Those that got a layer.
+    /// Returns the number of devices that have a layer.
     [[nodiscard]] std::size_t devices_in_use() const noexcept;
-    /// The first layer of each device in use: what a pipeline takes.
+    /// Returns the first layer of each device in use, as pipeline expects it.
     [[nodiscard]] std::vector<std::size_t> cuts() const;
-    /// The device of a layer, by its number. Throws: misuse when there is no such layer.
+    /// Returns the number of a layer's device. Throws: misuse if the layer does not exist.
     [[nodiscard]] std::size_t device_of(std::size_t layer, place where = place::here()) const;
-    /// A line for each device: its layers, its bytes of its room, its time.
+    /// Returns one line per device: its layers, its bytes and room, its time.
     [[nodiscard]] std::string text() const;
 };
 
-/// No placement is within the rooms of all devices. facts(): of the layers on the device that lacks the most in the one
-/// that lacks the least in all.
+/// No placement satisfies the memory limits of all devices. facts() describes the one with the smallest total shortfall: the layers of its
+/// device with the largest shortfall.
 class CUOTA_PROCESS_TYPE placement_refused final : public out_of_memory {
 public:
     /// Throws: std::bad_alloc.
     placement_refused(refusal facts, std::size_t missing, std::size_t device, std::size_t missing_there);
 
-    /// The least that the devices must have more, all together: with less than that no placement fits, wherever it is
-    /// added. Bytes; `unlimited`: more than can be said.
+    /// Returns the smallest total shortfall: with fewer additional bytes, on whichever devices, no placement fits. `unlimited` if it
+    /// exceeds std::size_t.
     [[nodiscard]] std::size_t missing() const noexcept { return missing_; }
-    /// The device that lacks the most when no more than that is missing.
+    /// Returns the device with the largest shortfall in that placement.
     [[nodiscard]] std::size_t device() const noexcept { return device_; }
-    /// How much of it. Bytes.
+    /// Returns its shortfall in bytes.
     [[nodiscard]] std::size_t missing_there() const noexcept { return missing_there_; }
 
 private:
@@ -105,7 +104,7 @@ private:
 
 namespace detail {
 
-/// What a run of layers takes.
+/// Sums over a run of layers.
 struct layer_run {
     std::size_t bytes = 0;
     std::size_t each = 0;
@@ -119,7 +118,7 @@ struct layer_run {
 
 [[nodiscard]] std::string layers_text(std::size_t first, std::size_t count);
 
-/// One call of place_layers.
+/// State of one call of place_layers.
 class placing {
 public:
     placing(std::vector<placed_layer> const& layers, std::vector<placement_device> const& devices,
@@ -155,7 +154,7 @@ private:
 
     [[nodiscard]] placement placed(layer_cuts const& cuts) const;
 
-    // With what is missing at the least, as the sum over all devices.
+    // Throws placement_refused for the placement with the smallest total shortfall.
     [[noreturn]] void refuse_for_room() const;
     [[nodiscard]] static std::size_t lacks(std::size_t bytes, std::size_t room) noexcept;
     [[nodiscard]] static std::size_t lacks(placement::share const& s) noexcept;
@@ -172,17 +171,17 @@ private:
 
 }  // namespace detail
 
-/// Gives each device of a pipeline a run of layers, in order, within its room, so that the slowest device is as fast as
-/// can be (or the fullest as empty): exactly, by a dynamic program over all cuts, as PipeDream's (Narayanan et al., SOSP
-/// 2019) without its replicas. A device may get none.
+/// Assigns each device of a pipeline a run of consecutive layers within its room, so that the slowest device is as fast as possible (or the
+/// fullest as empty). Exact: dynamic programming over all cuts, as PipeDream's (Narayanan et al., SOSP 2019) without replicas. A device may
+/// get no layers.
 ///
-/// Of several best ways it takes one with the fewest devices in use, and of these the one in which the first device has
-/// as many layers as in any, then the second, and so on. More room never makes the result worse.
-/// Units:   bytes; times in the unit of the layers'.
+/// Returns the optimal placement with the fewest devices in use, and of several the one in which the first device has the most layers, then
+/// the second, and so on. More room never makes the result worse.
+/// Units:   bytes; times in the unit of the layers.
 /// Threads: any.
-/// Throws:  placement_refused (an out_of_memory) when no way fits, with what is missing at the least; misuse for a time
-///          below 0 or none, a speed that is not above 0, no devices, or 0 micro-batches; std::bad_alloc.
-/// Cost:    at most D² L²/2 steps for L layers on D devices.
+/// Throws:  placement_refused (an out_of_memory) with the smallest shortfall if no placement fits; misuse for a negative or NaN time, a
+///          speed that is not above 0, no devices, or 0 micro-batches; std::bad_alloc.
+/// Cost:    at most D^2 L^2 / 2 steps for L layers on D devices.
 /// Example:
 ///     using cuota::placement_device;
 ///     auto const where = place_layers(layers, {placement_device::of(gpu0), placement_device::of(gpu1)});
@@ -341,7 +340,7 @@ CUOTA_INLINE void placing::refuse_for_room() const {
     auto const found =
         search<std::size_t>([](std::size_t a, std::size_t b) { return saturating_add(a, b); }, missing);
     layer_cuts all_first(devices_.size() + 1,
-                         layers_.size());  // where nothing can be said, as good as any
+                         layers_.size());  // arbitrary on overflow
     all_first.front() = 0;
     placement const nearest = placed(found.least() == unlimited ? all_first : found.cuts());
     std::size_t worst = 0;

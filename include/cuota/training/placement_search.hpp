@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The best way to cut a row of layers into runs, one for each device that gets one.
+/// Optimal partition of a sequence of layers into consecutive runs, at most one per device.
 #pragma once
 
 #include <algorithm>
@@ -13,23 +13,23 @@
 
 namespace cuota::inline v0::detail {
 
-/// Which layers each device gets: `cuts[d]` to `cuts[d + 1]`, none where the two are equal.
+/// Device d has layers [cuts[d], cuts[d + 1]), possibly none.
 using layer_cuts = std::vector<std::size_t>;
 
-/// What no cut may cost.
+/// Cost of an infeasible cut.
 template <class Cost>
 inline constexpr Cost no_way = std::numeric_limits<Cost>::has_infinity ? std::numeric_limits<Cost>::infinity()
                                                                        : std::numeric_limits<Cost>::max();
 
-/// An exact search by dynamic programming, from the last device to the first.
+/// Exact dynamic programming from the last device to the first.
 ///
-/// Costs: `costs(device, first, after)` gives a function of `last`, asked for last = first, first + 1, …: what the device
-/// pays for layers first to last when `after` devices behind it have layers, or `no_way`; it must not fall as last grows.
-/// Join: the cost of two devices together; associative, and no less than either.
+/// Costs: `costs(device, first, after)` returns a function that is called for last = first, first + 1, ... and returns the cost of layers
+/// [first, last] on `device` if `after` later devices have layers, or no_way. It must not decrease with `last`.
+/// Join: combines the costs of two devices; associative, and no less than either.
 ///
-/// Of all ways of the least cost it finds one with the fewest devices in use, and of these the one in which the first
-/// device has as many layers as in any, then the second, and so on.
-/// Cost: time D² L²/2 at most, D² L numbers of memory.
+/// Minimizes the cost, then the number of devices in use; of several solutions it returns the one in which the first device has the most
+/// layers, then the second, and so on.
+/// Cost: at most D^2 L^2 / 2 time, D^2 L numbers of memory.
 template <class Cost, class Costs, class Join>
 class cut_search {
 public:
@@ -47,10 +47,10 @@ public:
             if (at(0, 0, used) < at(0, 0, used_)) used_ = used;
     }
 
-    /// `no_way` when there is none.
+    /// Returns the least cost, or no_way.
     [[nodiscard]] Cost least() const noexcept { return at(0, 0, used_); }
 
-    /// Precondition: there is a way.
+    /// Precondition: least() is not no_way.
     [[nodiscard]] layer_cuts cuts() const {
         layer_cuts found{0};
         Cost paid{};
@@ -65,7 +65,7 @@ public:
     }
 
 private:
-    // The least that devices from d on pay for the layers from `first` on, `used` of them having any.
+    // Least cost of layers from `first` on for devices from d on, of which `used` have layers.
     [[nodiscard]] Cost& at(std::size_t d, std::size_t first, std::size_t used) noexcept {
         return least_[(d * (layers_ + 1) + first) * (devices_ + 1) + used];
     }
@@ -79,14 +79,14 @@ private:
             auto cost_to = costs_(d, first, used - 1);
             for (std::size_t last = first; last != layers_; ++last) {
                 Cost const mine = cost_to(last);
-                if (!(mine < best)) break;  // nor will more layers cost less
+                if (!(mine < best)) break;  // more layers cost no less
                 best = std::min(best, join_(mine, at(d + 1, last + 1, used - 1)));
             }
         }
         at(d, first, used) = best;
     }
 
-    // Where the layers of d end when it has as many as it may. Adds to what is paid.
+    // Returns the last possible end of d's layers in an optimal solution, and adds their cost to `paid`.
     [[nodiscard]] std::size_t farthest(std::size_t d, std::size_t first, std::size_t used, Cost& paid) const {
         std::size_t end = first;
         Cost best = paid;
@@ -109,7 +109,7 @@ private:
     Costs costs_;
     Join join_;
     std::vector<Cost> least_;
-    std::size_t used_ = 0;  // the fewest devices that do it
+    std::size_t used_ = 0;  // fewest devices of a least cost
 };
 
 }  // namespace cuota::inline v0::detail

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the plans of a chain say of a room that is too small.
+/// Refusal of a plan by its memory limit.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// A plan that was refused, by a schedule that takes the least of `what`: so much would do, and that op takes it.
+/// Returns a refusal with the peak, and the stage at it, of `least`, the schedule with the least memory. `what` names the class of plans.
 [[nodiscard]] out_of_memory plan_refusal(chain const& c, chain_schedule const& least, std::size_t room,
                                          char const* what, tag name, place where);
 

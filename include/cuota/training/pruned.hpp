@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What is left of pruned numbers: a bit for each, and those that stay, one after another.
+/// Compressed storage of pruned numbers: one bit for each, and the kept numbers in order.
 #pragma once
 
 #include <cstddef>
@@ -18,28 +18,28 @@
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// `size()` numbers of which `survivors()` are kept: a bit for each number, the survivors in their order, and 8 bytes for
-/// each 1024 numbers, by which every survivor is found at once. The others are zero.
+/// Stores `size()` numbers of which `survivors()` are kept and the others are zero: one bit per number, the survivors in order, and 8 bytes
+/// per 1024 numbers, by which each survivor is found in constant time.
 ///
 ///     auto const kept = cuota::pruned<float>::pack(s, weights.read(s), 1e-3f, pool, "weights");
 ///     kept.unpack(s, weights.write(s));
 ///
-/// To pack again, assign: both are there for that moment, and the old one stays when the new one is refused.
-/// Survivors are kept bit by bit: NaN and -0 too. All bytes of others are zero after `unpack`.
-/// Smaller than what it was made of while less than 96 % of floats survive, or 93 % of 16 bits.
-/// Move-only. Order: of the streams that are given; the stream of `pack` is its home. Threads: as device_buffer.
-/// Throws:  as device_buffer. A refusal leaves nothing behind, and nothing of what was packed before is lost.
-/// Cost:    `pack` is six kernels, scratch of 8 bytes for each million numbers, and one copy of 8 bytes that the host waits
-///          for: how many survive, by which their memory is taken. `unpack` is one kernel.
+/// To pack again, assign: both objects exist for that moment, and the old one stays if the new one is refused.
+/// Survivors are copied bitwise, including NaN and -0. All bytes of other numbers are zero after `unpack`.
+/// Smaller than the dense array if less than 96 % of floats survive, or 93 % of 16-bit numbers. Move-only.
+/// Order:   of the stream arguments; the stream of `pack` is the home stream.
+/// Threads: as device_buffer.
+/// Throws:  as device_buffer. On failure, nothing stays allocated, and earlier packed numbers are unchanged.
+/// Cost:    `pack`: six kernels, scratch of 8 bytes per million numbers, and one copy of 8 bytes for which the host waits (the number of
+///          survivors, to allocate their memory). `unpack`: one kernel.
 template <class T>
 class pruned {
     static_assert(std::is_trivially_copyable_v<T>, "device memory is copied byte by byte");
 
 public:
-    using value_type = T;  ///< of a number as it is unpacked
+    using value_type = T;  ///< of an unpacked number
 
-    /// Of what is larger than `threshold` in magnitude, and of NaNs. Waits for s.
-    /// Throws: misuse for a threshold below 0 or none.
+    /// Keeps numbers of a magnitude above `threshold`, and NaNs. Waits for s. Throws: misuse if `threshold` is negative or NaN.
     [[nodiscard]] static pruned pack(stream_ref s, device_span<T const> dense, float threshold,
                                      resource_ref const& memory, tag name = {},
                                      place where = place::here()) requires stored_float<T> {
@@ -47,7 +47,7 @@ public:
             detail::throw_misuse(where, "pruned: a threshold of {} is not 0 or above", {threshold});
         return packed_by(detail::above_threshold<T>{dense.data(), threshold}, s, dense, memory, name, where);
     }
-    /// Of those whose byte in `keep` is not 0. Waits for s. Throws: misuse when the counts differ.
+    /// Keeps numbers with a nonzero byte in `keep`. Waits for s. Throws: misuse if counts differ.
     [[nodiscard]] static pruned pack(stream_ref s, device_span<T const> dense,
                                      device_span<unsigned char const> keep, resource_ref const& memory,
                                      tag name = {}, place where = place::here()) {
@@ -55,8 +55,7 @@ public:
         return packed_by(detail::kept_by_mask{keep.data()}, s, dense, memory, name, where);
     }
 
-    /// What `survivors` of `count` numbers take: three allocations, each rounded up to the granule of where they come from,
-    /// or not at all. `unlimited`: more than can be said.
+    /// Returns the bytes of `survivors` of `count` numbers: three allocations, rounded up to `granule`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t survivors,
                                                      std::size_t granule = 1) noexcept {
         std::size_t const words = detail::parts_of(count, detail::word_bits) * sizeof(detail::mask_word);
@@ -66,20 +65,20 @@ public:
         if (!kept || !sum) return unlimited;
         return checked_add(*sum, round_up(*kept, granule)).value_or(unlimited);
     }
-    [[nodiscard]] std::size_t size() const noexcept { return count_; }  ///< numbers, with those that are zero
-    /// Numbers that are kept.
+    [[nodiscard]] std::size_t size() const noexcept { return count_; }  ///< numbers, including zeros
+    /// Returns the number of numbers that are kept.
     [[nodiscard]] std::size_t survivors() const noexcept { return packed_.size(); }
-    /// On the device, in three buffers.
+    /// Returns the bytes on the device, in three buffers.
     [[nodiscard]] std::size_t bytes() const noexcept {
         return words_.bytes() + ranks_.bytes() + packed_.bytes();
     }
     [[nodiscard]] stream_ref home() const noexcept { return words_.home(); }  ///< the stream of pack
-    /// The survivors in their order, for work on s that reads them.
+    /// Returns the survivors in order, for work on s that reads them.
     [[nodiscard]] lease<T const> packed(stream_ref s, place where = place::here()) const {
         return packed_.read(s, where);
     }
 
-    /// All numbers, with zeros for those that did not survive. Throws: misuse when the counts differ.
+    /// Writes all numbers, with zeros for those that were not kept. Throws: misuse if counts differ.
     void unpack(stream_ref s, device_span<T> to, place where = place::here()) const {
         detail::check_counts("pruned::unpack", size(), to.size(), where);
         auto const words = words_.read(s, where);
@@ -91,13 +90,13 @@ public:
                        "pruned::unpack", where);
     }
 
-    /// Takes the memory; the other one has no numbers then.
+    /// Moves ownership; `other` has no numbers afterwards.
     pruned(pruned&& other) noexcept
         : count_{std::exchange(other.count_, 0)},
           words_{std::move(other.words_)},
           ranks_{std::move(other.ranks_)},
           packed_{std::move(other.packed_)} {}
-    /// Gives its own memory back first, in order of its home stream and its uses; then as above.
+    /// Frees its own memory in order of its home stream and its uses, then moves as above.
     pruned& operator=(pruned&& other) noexcept {
         if (this == &other) return *this;
         count_ = std::exchange(other.count_, 0);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Numbers kept in 8 bits each, with a step for every block of them.
+/// Numbers stored in 8 bits each, with a scale for every block.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct as_float {
     [[nodiscard]] CUOTA_KERNEL float operator()(T x) const { return static_cast<float>(x); }
 };
 
-// A warp a block, and one kernel: a launch that fails leaves the codes as they were.
+// One warp per block, one kernel: a launch that fails leaves the codes unchanged.
 template <class T, std::size_t Block>
 struct store_block {
     T const* from;
@@ -48,23 +48,24 @@ struct load_number {
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// `size()` numbers in device memory, stored as signed multiples of a step, one step for each `Block` of them: activations
-/// between forward and backward, or an optimiser's state (Dettmers et al., 8-bit Optimizers via Block-wise Quantization,
-/// 2022, with equal steps).
+/// Stores `size()` numbers in device memory as signed 8-bit multiples of a scale (step), one scale per `Block` numbers: activations between
+/// forward and backward, or optimizer state (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, 2022, but with equidistant
+/// levels).
 ///
 ///     cuota::quantised<float> kept{n, s, pool, "activations"};
-///     kept.store(s, x.read(s));    // x can go now
+///     kept.store(s, x.read(s));    // x can be freed now
 ///     kept.load(s, again.write(s));
 ///
-/// Error:   |x - x'| <= absmax / 127 / 2, with the absmax of the block's finite numbers: exactly, in real numbers, for x'
-///          loaded as a float and an absmax of 2^-126 or more. Under that there are no floats to keep it with: at most
-///          2^-150 is added. Loaded as half or bfloat16, x' is rounded to the nearest once more. block_code says why.
-///          Numbers that are infinite or none become NaN, each for itself; -0 becomes 0.
-///          Not in programs that are compiled to flush denormals (-ffast-math, --use_fast_math).
-/// Order:   of the streams that are given. Move-only. Threads: as device_buffer.
-/// Throws:  as device_buffer; a refusal leaves nothing behind. misuse when counts differ. Throwing changes nothing.
-/// Cost:    1 byte a number and 4 a block: a quarter of floats, and 1.6 %. A store has 32 threads for each block. It reads numbers
-///          once where Block is 128, 256, 512 or 1024 and they begin at a multiple of 4 elements' bytes; else twice.
+/// Move-only.
+/// Error:   |x - x'| <= absmax / 127 / 2, with absmax over the block's finite numbers: exactly, in real numbers, for x' loaded as float and
+///          absmax >= 2^-126; below that, plus at most 2^-150, for lack of representable floats. Loaded as half or bfloat16, x' is rounded
+///          to nearest once more. Proof: block_code. Each infinite or NaN number becomes NaN, without effect on others; -0 becomes 0. Not
+///          valid in programs that flush denormals (-ffast-math, --use_fast_math).
+/// Order:   of the stream arguments.
+/// Threads: as device_buffer.
+/// Throws:  as device_buffer; misuse if counts differ. On failure, nothing is changed or stays allocated.
+/// Cost:    1 byte per number and 4 per block: a quarter of floats, plus 1.6 %. A store uses 32 threads per block. It reads numbers once if
+///          Block is 128, 256, 512 or 1024 and they are aligned to 4 elements, otherwise twice.
 template <stored_float T, std::size_t Block = 256>
 class quantised {
     static_assert(Block != 0, "a block has a number at least");
@@ -72,24 +73,23 @@ class quantised {
 public:
     using value_type = T;  ///< of a number as it is stored and loaded
 
-    /// count zeros.
+    /// Allocates `count` zeros.
     quantised(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
               place where = place::here())
         : codes_{count, home, memory, name, where}, steps_{blocks(count), home, memory, name, where} {}
 
-    /// What `count` numbers take: two allocations, each rounded up to the granule of where they come from, or not at all.
-    /// `unlimited`: more than can be said.
+    /// Returns the bytes of `count` numbers: two allocations, rounded up to `granule`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t granule = 1) noexcept {
         return detail::coded_bytes(count, Block, granule);
     }
-    /// Of Block numbers each; the last may be shorter.
+    /// Returns the number of blocks of `count` numbers; the last may be shorter.
     [[nodiscard]] static constexpr std::size_t blocks(std::size_t count) noexcept {
         return count / Block + (count % Block != 0 ? 1 : 0);
     }
-    [[nodiscard]] std::size_t size() const noexcept { return codes_.size(); }  ///< numbers
-    /// Of codes and steps.
+    [[nodiscard]] std::size_t size() const noexcept { return codes_.size(); }  ///< number of numbers
+    /// Returns the bytes of codes and scales.
     [[nodiscard]] std::size_t bytes() const noexcept { return codes_.bytes() + steps_.bytes(); }
-    [[nodiscard]] stream_ref home() const noexcept { return codes_.home(); }  ///< where both are given back
+    [[nodiscard]] stream_ref home() const noexcept { return codes_.home(); }  ///< stream of both buffers
 
     /// Replaces all numbers.
     void store(stream_ref s, device_span<T const> from, place where = place::here()) {
@@ -104,7 +104,7 @@ public:
 
     /// Writes all numbers to `to`.
     void load(stream_ref s, device_span<T> to, place where = place::here()) const { load_as(s, to, where); }
-    /// As floats: not rounded to T.
+    /// Writes all numbers as floats, not rounded to T.
     void load(stream_ref s, device_span<float> to, place where = place::here()) const
         requires(!std::same_as<T, float>) {
         load_as(s, to, where);

@@ -22,11 +22,11 @@
 
 namespace cuota::inline v0 {
 
-/// A step of AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019). Its defaults are torch's.
+/// Parameters of AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019). The defaults are torch's.
 struct adamw_options {
     double learning_rate = 1e-3;  ///< factor of a step; 0 or above
-    double beta1 = 0.9;           ///< of the mean of gradients: 0 to less than 1
-    double beta2 = 0.999;         ///< of the mean of their squares: 0 to less than 1
+    double beta1 = 0.9;           ///< of the mean of gradients, in [0, 1)
+    double beta2 = 0.999;         ///< of the mean of their squares, in [0, 1)
     double epsilon = 1e-8;        ///< above 0: added to the root
     double weight_decay = 0.01;   ///< decoupled, times the learning rate; 0 or above
 };
@@ -35,7 +35,7 @@ namespace detail {
 
 void check_adamw(adamw_options const& o, place where);
 
-/// a * b + c, rounded once: on the host and on a GPU.
+/// Returns a * b + c, rounded once, on the host and on a GPU.
 [[nodiscard]] CUOTA_HOST_DEVICE inline float fused(float a, float b, float c) noexcept {
 #if defined(__CUDA_ARCH__)
     return __fmaf_rn(a, b, c);
@@ -44,22 +44,22 @@ void check_adamw(adamw_options const& o, place where);
 #endif
 }
 
-/// What all threads of a step need: the factors of m = beta1 * m + rest1 * g, of v likewise, and of parameter -= rate * m /
-/// (root * root_factor + epsilon) + decay * parameter.
+/// Constants of one step: m = beta1 * m + rest1 * g, likewise v, and parameter -= rate * m / (root * root_factor + epsilon) + decay *
+/// parameter.
 struct adamw_step {
     float beta1, rest1, beta2, rest2, rate, root_factor, epsilon, decay;
 
     [[nodiscard]] static adamw_step of(adamw_options const& o, std::uint64_t step) noexcept;
 };
 
-/// Adam's m, and the root of its v. Products that are added are fused, so that no compiler does it its own way.
+/// Adam's m, and the root of its v. Products that are added are fused explicitly, so that all compilers give the same result.
 struct adam_moments {
     float first;
     float root;
 
     [[nodiscard]] CUOTA_HOST_DEVICE adam_moments after(float gradient, adamw_step const& by) const noexcept {
         float const m = fused(by.beta1, first, by.rest1 * gradient);
-        // Squares of floats need not be floats: both are brought near 1 by a power of two, and back.
+        // Squares of floats may overflow or underflow: both are scaled near 1 by a power of two, and back.
         std::uint32_t const r = __builtin_bit_cast(std::uint32_t, root);
         std::uint32_t const g = __builtin_bit_cast(std::uint32_t, magnitude(gradient));
         std::uint32_t const exponent = (r > g ? r : g) >> 23;
@@ -77,7 +77,7 @@ struct adam_moments {
     }
 };
 
-/// The moments of all parameters as kernels see them, to read or to change.
+/// Kernel view of all moments.
 template <bool is_writable>
 struct moment_codes {
     template <class T>
@@ -92,7 +92,7 @@ struct moment_codes {
     }
 };
 
-// A warp a block. It reads moments with the steps that they were stored with: once where a block is whole and of a usual size.
+// One warp per block. Decodes moments with their stored scales; reads them once if the block is whole, aligned and fits in registers.
 template <std::size_t Block>
 struct adamw_block {
     float* parameters;
@@ -119,7 +119,7 @@ private:
     [[nodiscard]] CUOTA_KERNEL static adam_moments steps_of(float most_first, float most_root) {
         return {signed_code::code::step(most_first), divisor_code::code::step(most_root)};
     }
-    // Both return the new steps. Codes are aligned as their buffers are.
+    // Both return the new scales. Codes have the alignment of their buffers.
     [[nodiscard]] CUOTA_KERNEL adam_moments in_registers(std::size_t begin, adam_moments steps,
                                                          warp const& all) const {
         using registers = block_in_registers<Block>;
@@ -193,7 +193,7 @@ struct load_moments {
 
 template <std::size_t Block>
 struct store_moments {
-    // Of what is below 0 a NaN.
+    // Returns NaN for values below 0.
     struct root_of {
         [[nodiscard]] CUOTA_KERNEL float operator()(float moment) const { return std::sqrt(moment); }
     };
@@ -220,32 +220,30 @@ inline constexpr unsigned least_resident<each_by_warp<adamw_block<Block>>> = 4;
 
 namespace cuota::inline v0::inline CUOTA_VIEWS {
 
-/// Adam's moments m and v of `size()` parameters, and AdamW's step, which updates them in place: 2 bytes a parameter and 8
-/// a block, where floats are 8 a parameter (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, 2022, with
-/// equal steps).
+/// Adam's moments m and v of `size()` parameters, and AdamW's step, which updates them in place: 2 bytes per parameter and 8 per block, in
+/// place of 8 per parameter as floats (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, 2022, but with equidistant levels).
 ///
 ///     cuota::quantised_moments<> adam{n, s, pool, "adam"};
 ///     adam.step(s, parameters.write(s), gradients.read(s), {.learning_rate = 3e-4});
 ///
-/// Stored are m, with the error of `quantised`, and the root r of v, without a sign: |r - r'| <= max / 254 / 2 with the
-/// maximum of the block, but that an r of less than half a step becomes a step, not 0. So a v that is small beside its
-/// neighbours' makes a step smaller than it would be, never one over epsilon; a root of that size spans 16 bits of v.
-/// The parameter itself is updated by the moments before they are rounded. Each step rounds anew: a change of less than
-/// half a step of its block is lost, so averages follow slow changes in jumps.
-/// A gradient that is not finite makes its own parameter and moments NaN, as AdamW does: look before (non_finite_check).
-/// Calculated in float, as torch does it: what that adds to a moment's error is some parts in 2^24 of it. An epsilon below 2^-126
-/// counts as that.
-/// Order:   of the streams that are given. Move-only. Threads: as device_buffer; one step at a time.
-/// Throws:  as device_buffer; a refusal leaves nothing behind. misuse when counts differ or options make no sense.
-///          Throwing changes nothing.
-/// Cost:    one kernel a step, with 32 threads for each block: 16 bytes of memory traffic a parameter where Block is 128, 256, 512 or
-///          1024 and parameters and gradients begin at multiples of 16 bytes; else moments and gradients are read twice.
+/// Stores m with the error of `quantised`, and r = sqrt(v), unsigned: |r - r'| <= max / 254 / 2 with the block's maximum, but a nonzero r
+/// below half the scale becomes the scale, not 0. A v that is small compared with others in its block thus makes the update smaller, and
+/// never divides by epsilon alone; codes of r span a factor of 2^16 in v. Parameters are updated with the moments before these are rounded.
+/// Every step rounds anew: a change of a moment by less than half the scale is lost, so averages follow slow changes in jumps.
+/// A non-finite gradient makes its own parameter and moments NaN, as in AdamW; check before (non_finite_check). Computation is in float, as
+/// in torch, and adds a few parts in 2^24 to a moment's error. An epsilon below 2^-126 is raised to that.
+/// Move-only.
+/// Order:   of the stream arguments.
+/// Threads: as device_buffer; one step at a time.
+/// Throws:  as device_buffer; misuse if counts differ or options are invalid. On failure, nothing is changed or stays allocated.
+/// Cost:    one kernel per step with 32 threads per block: 16 bytes of memory traffic per parameter if Block is 128, 256, 512 or 1024 and
+///          parameters and gradients are aligned to 16 bytes; otherwise moments and gradients are read twice.
 template <std::size_t Block = 256>
 class quantised_moments {
     static_assert(Block != 0, "a block has a number at least");
 
 public:
-    /// Of count parameters, before the first step: zeros.
+    /// Allocates zero moments of `count` parameters.
     quantised_moments(element_count count, stream_ref home, resource_ref const& memory, tag name = {},
                       place where = place::here())
         : first_{count, home, memory, name, where},
@@ -253,21 +251,20 @@ public:
           root_{count, home, memory, name, where},
           root_steps_{blocks(count), home, memory, name, where} {}
 
-    /// What `count` parameters' moments take: four allocations, each rounded up to the granule of where they come from, or
-    /// not at all. `unlimited`: more than can be said.
+    /// Returns the bytes of the moments of `count` parameters: four allocations, rounded up to `granule`; `unlimited` on overflow.
     [[nodiscard]] static constexpr std::size_t bytes(std::size_t count, std::size_t granule = 1) noexcept {
         return checked_mul(2, detail::coded_bytes(count, Block, granule)).value_or(unlimited);
     }
-    [[nodiscard]] std::size_t size() const noexcept { return first_.size(); }  ///< parameters
-    /// Of both moments.
+    [[nodiscard]] std::size_t size() const noexcept { return first_.size(); }  ///< number of parameters
+    /// Returns the bytes of both moments.
     [[nodiscard]] std::size_t bytes() const noexcept {
         return first_.bytes() + first_steps_.bytes() + root_.bytes() + root_steps_.bytes();
     }
-    [[nodiscard]] stream_ref home() const noexcept { return first_.home(); }  ///< where they are given back
-    /// Steps that were enqueued.
+    [[nodiscard]] stream_ref home() const noexcept { return first_.home(); }  ///< stream of all buffers
+    /// Returns the number of enqueued steps.
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
-    /// One step of AdamW: parameters and moments are updated.
+    /// Enqueues one step of AdamW, which updates parameters and moments.
     void step(stream_ref s, device_span<float> parameters, device_span<float const> gradients,
               adamw_options const& by = {}, place where = place::here()) {
         detail::check_counts("quantised_moments::step", parameters.size(), size(), where);
@@ -283,14 +280,14 @@ public:
         ++steps_;
     }
 
-    /// Writes m and v as floats, to be saved.
+    /// Writes m and v as floats, for a checkpoint.
     void load(stream_ref s, device_span<float> m, device_span<float> v, place where = place::here()) const {
         check_both("quantised_moments::load", m, v, where);
         borrowed<false> const mine{*this, s, where};
         for_each_index(s, size(), detail::load_moments<Block>{mine.codes(), m.data(), v.data()},
                        "quantised_moments::load", where);
     }
-    /// Takes m and v, after so many steps. A v below 0 becomes a NaN.
+    /// Replaces m, v and the number of steps. A v below 0 becomes NaN.
     void store(stream_ref s, device_span<float const> m, device_span<float const> v, std::uint64_t steps,
                place where = place::here()) {
         check_both("quantised_moments::store", m, v, where);
@@ -358,7 +355,7 @@ CUOTA_INLINE void check_adamw(adamw_options const& o, place where) {
     auto const refuse = [&](char const* name, double value) {
         throw_misuse(where, "adamw: {} of {}", {name, value});
     };
-    // Asked so that a NaN is refused.
+    // Written so that a NaN fails.
     if (!(is_finite(o.learning_rate) && o.learning_rate >= 0)) refuse("a learning_rate", o.learning_rate);
     if (!(o.beta1 >= 0 && o.beta1 < 1)) refuse("a beta1", o.beta1);
     if (!(o.beta2 >= 0 && o.beta2 < 1)) refuse("a beta2", o.beta2);
@@ -374,7 +371,7 @@ CUOTA_INLINE adamw_step adamw_step::of(adamw_options const& o, std::uint64_t ste
             static_cast<float>(1 - o.beta2),
             static_cast<float>(o.learning_rate / (1 - std::pow(o.beta1, t))),
             static_cast<float>(1 / std::sqrt(1 - std::pow(o.beta2, t))),
-            static_cast<float>(std::max(o.epsilon, 0x1p-126)),  // else 0 over 0 might be asked for
+            static_cast<float>(std::max(o.epsilon, 0x1p-126)),  // avoids 0 / 0
             static_cast<float>(o.learning_rate * o.weight_decay)};
 }
 

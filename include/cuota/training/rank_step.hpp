@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What ranks settle before a step: that all of them have what it needs, and how much of its batch each has.
+/// Agreements of ranks for a step: on its resources, and on the share of each rank.
 #pragma once
 
 #include <concepts>
@@ -21,15 +21,16 @@
 
 namespace cuota::inline v0 {
 
-/// Runs `work` on every rank, and returns what it gives when it went well on all of them. A refusal (out_of_memory) on one
-/// is a refusal on all: what the others have from it by then is given back, and each throws. So nobody begins what waits
-/// for all, a sum over ranks above all, while one of them cannot come.
+/// Runs `work` on every rank and returns its result if it succeeded on all of them. A refusal (out_of_memory) on one rank is a refusal on
+/// all: the others' results are destroyed, and each rank throws. So no rank enters a collective operation, such as a sum over ranks, in
+/// which another cannot take part.
 ///
 ///     batch const b = *all_or_none(ranks, "the next batch", [&] { return epoch.next(); });
 ///
-/// `what` names it, and is the same on all ranks. Threads: as the agreement.
-/// Throws:  this rank's own refusal; where another was refused, an out_of_memory that names that one; what else `work`
-///          throws, and on the others rank_gone that names this rank; what the agreement throws.
+/// `what` names the work and is the same on all ranks.
+/// Threads: as the agreement.
+/// Throws:  this rank's own refusal; if only others were refused, an out_of_memory that names one; any other exception of `work`, and on
+///          the other ranks rank_gone that names this one; exceptions of the agreement.
 /// Cost:    one question.
 template <std::invocable Work>
 std::invoke_result_t<Work&> all_or_none(agreement& ranks, std::string_view what, Work work,
@@ -52,12 +53,15 @@ std::invoke_result_t<Work&> all_or_none(agreement& ranks, std::string_view what,
     }
 }
 
-/// This rank's part of a batch that the ranks share, in their order, of which it has `count` samples: ragged, or none.
+/// Returns this rank's share of a batch distributed over the ranks in rank order; `count` is its number of samples, which may differ
+/// between ranks and may be 0.
 ///
-/// Its weight is exact, as a micro_batch's is: a mean over this rank's samples times the weight, summed over the ranks, is
-/// the mean over the whole batch; and so are the gradients. A loss that is a sum over samples is divided by `of`.
-/// Throws: misuse when no rank has any sample; what the agreement throws. Cost: one question.
-/// Threads: as the agreement. Example: see gradient_buckets.
+/// Its weight is exact, as a micro_batch's: means over the ranks' samples times the weights sum to the mean over the whole batch, and so do
+/// the gradients. Divide a loss that is a sum over samples by `of` instead.
+/// Throws:  misuse if no rank has a sample; exceptions of the agreement.
+/// Cost:    one question.
+/// Threads: as the agreement.
+/// Example: see gradient_buckets.
 [[nodiscard]] micro_batch part_of_ranks(agreement& ranks, std::size_t count, place where = place::here());
 
 }  // namespace cuota::inline v0

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Schedules that need no search: keep everything, or keep the ends of about sqrt(L) segments.
+/// Schedules without a search: keep all records, or only the outputs of about sqrt(L) segments.
 #pragma once
 
 #include <cstddef>
@@ -16,30 +16,32 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Runs the stages [first, last) to save, then back.
+/// Appends saving forward runs of stages [first, last), then their backward runs.
 void add_saved_run(chain_schedule& to, std::size_t first, std::size_t last);
 
-/// Runs the stages [first, last) forward, each input but that of the first dropped once used; the last output is left.
+/// Appends forward runs of stages [first, last), keeping only the last output.
 void add_dropping_run(chain_schedule& to, std::size_t first, std::size_t last);
 
-/// All but the last of so many segments run forward for their ends alone, then each, the last one first, to save.
+/// Returns the schedule that runs all but the last of `segments` segments forward for their last outputs alone, then each segment, from the
+/// last to the first, saving and backward.
 [[nodiscard]] chain_schedule segment_plan(std::size_t stages, std::size_t segments);
 
 }  // namespace detail
 
-/// Keeps the records of all stages: no stage is run twice, and nothing needs more memory.
-/// Throws: misuse for a chain that is none.
-/// Threads: any. Cost: proportional to the stages.
+/// Returns the schedule that keeps the records of all stages: nothing is recomputed, and no schedule needs more memory.
+/// Throws:  misuse for an invalid chain (chain::check).
+/// Threads: any.
+/// Cost:    linear in the stages.
 [[nodiscard]] chain_schedule store_all_plan(chain const& c, place where = place::here());
 
-/// Cuts the chain into segments of equally many stages, keeps the output that each ends with, and runs each but the
-/// last a second time before its backward: about sqrt(L) segments take about 2 sqrt(L) records of equal stages, for one
-/// more forward run (Chen, Xu, Zhang and Guestrin, "Training deep nets with sublinear memory cost", 2016).
+/// Divides the chain into segments of equal length, keeps the last output of each, and recomputes each segment but the last before its
+/// backward run: about sqrt(L) segments need about 2 sqrt(L) records of equal stages, for one more forward run (Chen, Xu, Zhang and
+/// Guestrin, "Training deep nets with sublinear memory cost", 2016).
 ///
-/// Of all counts of segments it takes the one with the smallest simulated peak, of equal ones the fastest. It asks for
-/// no room: simulate tells what it takes. A chain_plan in that room is never slower.
-///
-/// Throws: misuse for a chain that is none. Cost: the square of the number of stages.
+/// Chooses the number of segments with the smallest simulated peak, then time. Takes no memory limit; `simulate` returns its peak. A
+/// chain_plan within that peak is never slower.
+/// Throws:  misuse for an invalid chain.
+/// Cost:    O(stages^2).
 /// Threads: any.
 [[nodiscard]] chain_schedule sqrt_plan(chain const& c, place where = place::here());
 
@@ -62,7 +64,7 @@ CUOTA_INLINE void add_dropping_run(chain_schedule& to, std::size_t first, std::s
 }
 
 CUOTA_INLINE chain_schedule segment_plan(std::size_t stages, std::size_t segments) {
-    auto const start = [&](std::size_t segment) {  // of equal lengths, but for one
+    auto const start = [&](std::size_t segment) {  // lengths differ by at most one
         std::size_t const longer = stages % segments;
         return segment * (stages / segments) + (segment < longer ? segment : longer);
     };

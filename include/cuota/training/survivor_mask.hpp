@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Bits that say which numbers survive, and where each of those goes.
+/// Bit mask of the kept numbers, and the index of each in compressed storage.
 #pragma once
 
 #include <bit>
@@ -16,8 +16,7 @@
 
 namespace cuota::inline v0::detail {
 
-// Bits are in words of 32; how many there are before every group of words is kept, so that the place of each element is
-// found by its thread alone.
+// Words of 32 bits. The number of ones before each group of 32 words is stored, so that each thread finds its element's index alone.
 using mask_word = std::uint32_t;
 using rank_number = std::uint64_t;
 inline constexpr std::size_t word_bits = 32;
@@ -39,7 +38,7 @@ inline constexpr std::size_t run_groups = 1024;
     return (words[i / word_bits] >> (i % word_bits) & 1u) != 0;
 }
 
-/// Keeps what is larger than a threshold in magnitude, and NaNs.
+/// Keeps numbers of a magnitude above a threshold, and NaNs.
 template <class T>
 struct above_threshold {
     T const* dense;
@@ -54,7 +53,7 @@ struct kept_by_mask {
     [[nodiscard]] CUOTA_KERNEL bool operator()(std::size_t i) const { return keep[i] != 0; }
 };
 
-/// Some words by a warp: each thread looks at elements that lie beside those of the next.
+/// Computes at_once words by a warp; adjacent threads read adjacent elements.
 template <class Keeps>
 struct mark_words {
     static constexpr unsigned at_once = 8;
@@ -85,7 +84,7 @@ struct count_group {
         groups[g] = sum;
     }
 };
-/// Sums of groups become those before each in its run of groups, and their sum the run's.
+/// Replaces the sums of a run's groups by exclusive prefix sums, and writes the total to runs[r].
 struct count_run {
     rank_number* groups;
     rank_number* runs;
@@ -102,7 +101,7 @@ struct count_run {
         runs[r] = sum;
     }
 };
-/// The same with runs, and the sum of all behind them. One thread: there is a run for each million elements.
+/// Replaces the sums of runs by exclusive prefix sums, followed by the total. Single-threaded: one run per million elements.
 struct sum_runs {
     rank_number* runs;
     std::size_t count;
@@ -122,7 +121,7 @@ struct add_runs {
     CUOTA_KERNEL void operator()(std::size_t g) const { groups[g] += runs[g / run_groups]; }
 };
 
-/// How many survivors there are before element i.
+/// Returns the number of survivors before element i.
 [[nodiscard]] CUOTA_KERNEL inline std::size_t rank_of(mask_word const* words,
                                                       rank_number const* before_groups, std::size_t i) {
     std::size_t const own = i / word_bits;
@@ -153,7 +152,7 @@ struct scatter_survivor {
     }
 };
 
-/// Where the survivors of a mask go. Fills the ranks; returns how many there are. Waits for the home stream.
+/// Computes the number of survivors before each group of words; returns the total. Waits for the home stream.
 [[nodiscard]] std::size_t count_survivors(device_buffer<mask_word> const& mask,
                                           device_buffer<rank_number>& ranks, resource_ref const& memory,
                                           place where);

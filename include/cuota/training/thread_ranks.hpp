@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Ranks that are threads of one process, as with one thread for each GPU: an agreement between them, with a deadline.
+/// Agreement, with a deadline, between ranks that are threads of one process, for instance one per GPU.
 #pragma once
 
 #include <algorithm>
@@ -25,19 +25,19 @@ namespace cuota::inline v0 {
 
 namespace detail {
 
-/// Where threads meet, round by round.
+/// Rendezvous of threads: an all-gather per round.
 class meeting final : public ref_counted {
 public:
     using clock = std::chrono::steady_clock;
 
     meeting(std::size_t ranks, std::chrono::nanoseconds deadline) : deadline_{deadline}, seats_(ranks) {}
 
-    /// Throws: misuse for a rank that there is not, or that has joined.
+    /// Throws: misuse if the rank is not in the group or has already joined.
     void join(std::size_t rank, place where);
 
     void gather(std::size_t rank, std::span<std::uint64_t const> mine, std::span<std::uint64_t> all);
 
-    /// The others hear of it in the round that lacks this rank; rounds that are over stay so.
+    /// Makes the first incomplete round throw on the other ranks; completed rounds stay valid.
     void leave(std::size_t rank, std::string const& why) noexcept;
 
 private:
@@ -60,42 +60,42 @@ private:
     std::condition_variable changed_;
     std::chrono::nanoseconds const deadline_;
     std::vector<seat> seats_;
-    std::vector<std::uint64_t> heard_;  // in the last round that was complete
+    std::vector<std::uint64_t> heard_;  // words of the last complete round
     std::uint64_t round_ = 0;
-    std::optional<absence> gone_;  // the first
+    std::optional<absence> gone_;  // the first rank that was lost
 };
 
 }  // namespace detail
 
-/// A group of ranks in one process.
+/// Group of ranks that are threads of one process.
 ///
 ///     thread_ranks const group{devices, 30s};
 ///     // in the thread of each device:
 ///     agreement ranks = group.join(rank);
 ///     std::size_t const batch = find_batch_size(step, {.largest = 600, .ranks = &ranks}).batch;
 ///
-/// Whoever waits is told by rank_gone when a rank leaves (its agreement ends, by an exception or not), and when one does
-/// not come within the deadline, counted from when the one who waits came. The first that is gone is named to all, then
-/// and at every later question: the group does not heal. One that comes too late is told its own number.
-/// The deadline has to be longer than ranks are ever apart: the longest step and its first run, with a good margin.
-/// Shared state: copies are the same group, which lives as long as one of its agreements.
+/// Waiting ranks throw rank_gone when a rank leaves (its agreement is destroyed, by an exception or not), or does not arrive within the
+/// deadline, counted from the arrival of the waiting rank. That error names the first lost rank on all ranks, in this and every later
+/// round: a group does not recover. A rank that arrives too late gets its own number.
+/// The deadline must exceed the largest delay between ranks, such as the longest step including its first run, with a good margin.
+/// Copies share one group, which lives as long as one of its agreements.
 /// Threads: any.
-/// Cost:    a lock and a wake of all that wait, for each question.
-/// Throws:  as each says; rank_gone from the agreements.
+/// Cost:    for each question, a lock, and a wake-up of all waiting ranks.
+/// Throws:  see each function; rank_gone from the agreements.
 class thread_ranks {
 public:
-    /// Throws: misuse for no ranks, and a deadline that is not in the future.
+    /// Throws: misuse if `ranks` is 0 or `deadline` is not positive.
     explicit thread_ranks(std::size_t ranks, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                           place where = place::here());
-    /// The same group; its move is a copy, so a handle that was moved from is still valid.
+    /// Copies share the group; a move is a copy, so a moved-from handle stays valid.
     thread_ranks(thread_ranks const&) noexcept = default;
-    thread_ranks& operator=(thread_ranks const&) noexcept = default;  ///< the same group as other
+    thread_ranks& operator=(thread_ranks const&) noexcept = default;  ///< shares the group of other
     ~thread_ranks() = default;
 
     [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }  ///< in the group
 
-    /// This rank's part, for its thread. Throws: misuse for a rank that is not in the group, or that has joined before, and in a
-    /// forked child of the process that made the group.
+    /// Returns the agreement of a rank, for its thread. Throws: misuse if the rank is not in the group or has already joined, and in a forked
+    /// child.
     [[nodiscard]] agreement join(std::size_t rank, place where = place::here()) const;
 
 private:
@@ -127,7 +127,7 @@ CUOTA_INLINE void meeting::gather(std::size_t rank, std::span<std::uint64_t cons
     std::uint64_t const round = round_;
     if (std::ranges::all_of(seats_, &seat::has_come)) end_round();
     else wait_for(lock, round);
-    // The next round cannot end before this rank has come to it: what was said stays until then.
+    // The next round cannot complete without this rank, so heard_ stays valid until this rank's next call.
     if (round_ == round) throw_if_gone();
     std::ranges::copy(heard_, all.begin());
 }
@@ -148,7 +148,7 @@ CUOTA_INLINE void meeting::end_round() {
 
 CUOTA_INLINE void meeting::wait_for(std::unique_lock<std::mutex>& lock, std::uint64_t round) {
     auto const is_over = [&] { return round_ != round || gone_; };
-    // What is nearly for ever would wrap as a point in time.
+    // A very long deadline would overflow the time point.
     auto const patience = std::min(deadline_, std::chrono::nanoseconds{std::chrono::hours{24 * 365}});
     if (changed_.wait_until(lock, clock::now() + patience, is_over)) return;
     auto const missing = std::ranges::find(seats_, false, &seat::has_come);
@@ -161,7 +161,7 @@ CUOTA_INLINE void meeting::give_up(std::size_t rank, std::string const& why) noe
     changed_.notify_all();
     try {
         gone_->why = why + ", after " + count_text(round_) + (round_ == 1 ? " round" : " rounds");
-    } catch (...) {}  // no host memory for the reason: the rank is named all the same
+    } catch (...) {}  // no host memory for the reason: the rank is still named
 }
 
 CUOTA_INLINE void meeting::throw_if_gone() const {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What training a network holds on its device, as a footprint: weights, gradients, optimiser state, activations.
+/// Footprint of training a network on a device: weights, gradients, optimizer state, activations.
 #pragma once
 
 #include <algorithm>
@@ -16,50 +16,47 @@
 
 namespace cuota::inline v0 {
 
-/// Who turns gradients into new weights, for what it remembers of each weight from step to step.
+/// The optimizer, by the number of values that it stores per weight.
 enum class optimiser_kind {
-    none,          ///< nobody here: gradients are made, and given to somebody else
-    sgd,           ///< remembers nothing
-    sgd_momentum,  ///< one number
-    adam,          ///< two: the first and the second moment
+    none,          ///< no optimizer here: gradients are computed for use elsewhere
+    sgd,           ///< no values
+    sgd_momentum,  ///< one value
+    adam,          ///< two: first and second moment
     adamw          ///< two, as adam
 };
 
-/// How that is stored.
+/// Storage of the optimizer state.
 enum class state_storage {
-    floats,    ///< in float; of f64 weights in double
-    quantised  ///< a byte each, and a float for each block of them (Dettmers et al., ICLR 2022)
+    floats,    ///< float; double for f64 weights
+    quantised  ///< a byte each, and a float per block (Dettmers et al., ICLR 2022)
 };
 
 /// One layer of a network.
 struct training_layer {
-    tag name{};                  ///< for the lines' names; empty: by number
-    std::size_t parameters = 0;  ///< how many weights
-    std::size_t activations =
-        0;  ///< numbers that it keeps of each sample until its backward run, as its input
-    element_type type =
-        element_type::f32;   ///< of its weights, gradients and activations: f16, bf16, f32 or f64
-    bool is_frozen = false;  ///< its weights stay as they are: no gradient, no state
+    tag name{};                   ///< for the names of lines; empty: the number
+    std::size_t parameters = 0;   ///< number of weights
+    std::size_t activations = 0;  ///< numbers kept per sample until its backward run, such as its input
+    element_type type = element_type::f32;  ///< of weights, gradients, activations: f16, bf16, f32 or f64
+    bool is_frozen = false;                 ///< weights do not change: no gradient, no optimizer state
 };
 
-/// How a network is trained.
+/// Options of training_footprint.
 struct training_options {
-    optimiser_kind optimiser = optimiser_kind::adam;  ///< what it remembers of each weight
-    state_storage state = state_storage::floats;      ///< how that is stored
-    std::size_t quantised_block = 256;                ///< numbers for which there is one scale
-    bool master_weights = true;  ///< of weights of 16 bits that the optimiser changes it keeps a float copy
-    bool float_gradients =
-        false;  ///< gradients of 16-bit weights are floats: for sums over many micro-batches
-    std::size_t workspace_bytes = 0;  ///< what libraries want beside: of convolutions, of cuBLAS
-    /// What the CUDA context takes, as budget::learn_overhead found it: where the whole device is the room. A budget of a
-    /// device has left it out of its limit, as has any that is charged by the plan's allocations alone: there it is 0.
+    optimiser_kind optimiser = optimiser_kind::adam;  ///< determines the optimizer state
+    state_storage state = state_storage::floats;      ///< storage of that state
+    std::size_t quantised_block = 256;                ///< numbers per scale
+    bool master_weights = true;                       ///< the optimizer keeps float copies of 16-bit weights
+    bool float_gradients = false;                     ///< gradients of 16-bit weights are floats
+    std::size_t workspace_bytes = 0;                  ///< of libraries, such as cuBLAS or convolutions
+    /// Bytes of the CUDA context, as budget::learn_overhead measures them, if the plan is compared with the whole device; 0 for a device's
+    /// budget, which excludes them from its limit, and for one that is charged only for planned allocations.
     std::size_t context_bytes = 0;
-    std::size_t granule = device_memory::granule();  ///< of the source that all of it will come from
+    std::size_t granule = device_memory::granule();  ///< granularity of the resource for all of it
 };
 
 namespace detail {
 
-/// Adds the parts of one layer after the other.
+/// Adds the parts of one layer after another.
 class training_parts {
 public:
     training_parts(training_options const& how, place where);
@@ -78,26 +75,26 @@ private:
     place where_;
     footprint plan_;
     std::string name_;
-    bool is_backward_run_ = false;  // from the first layer that learns on
+    bool is_backward_run_ = false;  // from the first trainable layer on
 };
 
 }  // namespace detail
 
-/// What a network holds while it is trained, each line named by layer and use ("conv1 gradients"), to be asked as any plan:
+/// Returns the memory of a network in training as a footprint, with a line for each layer and use ("conv1 gradients"):
 ///
 ///     footprint const plan = training_footprint({{"conv", 9'408, 150'528}, {"fc", 513'000, 512}},
 ///                                               {.optimiser = optimiser_kind::adamw});
 ///     std::size_t const batch = plan.largest_batch(budget).batch;
 ///     plan.check(budget, 256);                                // throws budget_exceeded
 ///
-/// Every line is an allocation of its own, or so many of one size. Layers are in the order of the forward run: those before
-/// the first one that learns are never run backward, and keep no activations. What comes and goes within a step (gradients
-/// of activations, an output on its way through frozen layers) is the caller's to add, as are buffers that do not learn.
+/// A line is one allocation, or several of equal size. Layers are in the order of the forward run: those before the first trainable one are
+/// never run backward and keep no activations. The caller adds temporary values of a step (gradients of activations, outputs within frozen
+/// layers) and buffers that are not trained.
 ///
-/// Units:   counts of numbers; bytes where it says so. A sum that overflows is `unlimited`, as of any footprint.
+/// Units:   counts of numbers; bytes where stated. A sum that overflows is `unlimited`, as in any footprint.
 /// Threads: any.
-/// Throws:  misuse for weights of integers, a block of 0 and a granule that is no power of two; std::bad_alloc.
-/// Cost:    names are kept until the program ends: as many as there are layers, times seven.
+/// Throws:  misuse for integer weights, a block of 0, or a granule that is not a power of two; std::bad_alloc.
+/// Cost:    up to seven names per layer are kept until the program exits.
 [[nodiscard]] footprint training_footprint(std::vector<training_layer> const& layers,
                                            training_options const& how = {}, place where = place::here());
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A batch that is run in smaller parts when it is refused memory, with the same result.
+/// Runs a batch in smaller parts when it is refused memory, with the same result.
 #pragma once
 
 #include <algorithm>
@@ -21,31 +21,31 @@
 
 namespace cuota::inline v0 {
 
-/// Where with_retry goes on after a refusal.
+/// The point from which with_retry continues after a refusal.
 enum class retry_from {
-    begin,  ///< the batch begins anew: a part that was refused midway may have added to the gradients already
-    same_part,  ///< with the part that was refused, split: for steps that take all their memory before they change anything
+    begin,      ///< restarts the batch: the refused part may already have changed gradients
+    same_part,  ///< splits the refused part; for steps that allocate all memory before they change anything
 };
 
-/// How with_retry goes on. Sizes are samples.
+/// Options of with_retry. Units: samples.
 struct retry_options {
-    std::size_t largest = 0;              ///< of a part, to begin with; 0: the whole batch
-    std::size_t smallest = 1;             ///< of a part: when one of that size is refused, so is the batch
-    retry_from from = retry_from::begin;  ///< where it goes on after a refusal
-    /// Sets the gradients to zero, and all else that a step adds to. Called before the first part, and again whenever the
-    /// batch begins anew. Has to be there for that.
+    std::size_t largest = 0;              ///< first size of a part; 0: the whole batch
+    std::size_t smallest = 1;             ///< smallest size of a part: if it is refused, the batch is
+    retry_from from = retry_from::begin;  ///< where to continue after a refusal
+    /// Sets gradients, and all else to which a step adds, to zero. Called before the first part and at each restart of the batch. Required
+    /// for retry_from::begin.
     std::function<void()> begin{};
-    /// What the step takes its memory of: after a refusal as much has to be in use as before the batch.
+    /// Budget from which the step allocates: after a refusal, its bytes in use must not exceed those before the batch.
     std::optional<budget> account{};
-    /// All ranks use parts of one size. Their batches may be of different sizes. May be null.
+    /// All ranks use the same size of parts; their batches may differ. May be null.
     agreement* ranks = nullptr;
 };
 
-/// How a batch went through. Sizes are samples.
+/// Result of with_retry. Units: samples, where not stated otherwise.
 struct retried {
-    std::size_t part = 0;      ///< the size of a part at the end: the next batch's `largest`, if one likes
-    std::size_t parts = 0;     ///< how many the batch took: of one result, without those before it began anew
-    std::size_t refusals = 0;  ///< on any rank, that made it go smaller
+    std::size_t part = 0;      ///< final size of a part: may be `largest` of the next batch
+    std::size_t parts = 0;     ///< number of parts run, without those before a restart
+    std::size_t refusals = 0;  ///< number of refusals on any rank
 };
 
 namespace detail {
@@ -93,12 +93,12 @@ private:
             if (options_.begin) options_.begin();
             has_to_begin_ = false;
         }
-        if (first_ == n_) return outcome::is_done;  // other ranks may have more
+        if (first_ == n_) return outcome::is_done;  // other ranks may have more parts
         micro_batch const part{first_, std::min(part_, n_ - first_), n_};
         try {
             if constexpr (std::invocable<Step&, micro_batch>) step_(part);
             else step_(part.first, part.count);
-        } catch (out_of_memory const&) {  // all of the step is unwound
+        } catch (out_of_memory const&) {  // the step has been unwound
             if (mark_) mark_->check("a refused part of " + count_text(part.count), where_);
             throw;
         }
@@ -130,26 +130,24 @@ private:
 
 }  // namespace detail
 
-/// Runs `step` over a batch of n samples, in one part if that fits. When a part is refused memory (out_of_memory, by
-/// type), all of it is unwound, and the batch begins anew in parts of half the size: so it ends with what the whole would
-/// have given, whatever the refused part had done by then.
+/// Runs `step` over a batch of n samples, in one part if that fits. If a part is refused memory (out_of_memory), it is unwound, and the
+/// batch restarts in parts of half the size, so the result is that of the whole batch, whatever the refused part had done.
 ///
 ///     retried const how = with_retry(batch.size(), [&](micro_batch part) { backward(part, stream, pool); },
 ///                                    {.begin = [&] { zero_gradients(stream); }});
 ///     optimiser_step(stream);  // once, after all of the batch
 ///
-/// step:    called as step(micro_batch), which knows its weight, or as step(first, count). It adds to gradients, and gives
-///          back what it took. It must not touch weights: a part that runs again would see others.
-/// same_part: what was done stays, and the refused part is split. Right only for a step that has all its memory before
-///          it adds to anything: else what the refused part had added counts twice.
-/// Nothing is remembered: the next batch begins as this one did, or with what `part` says.
-/// ranks:   every rank calls it; when one is refused, all go smaller, and begin anew together. When one fails otherwise,
-///          it throws that, and the others rank_gone. A step that talks to other ranks in the middle has to agree with
-///          them before that, or a refused rank leaves them waiting.
-/// Throws:  the refusal of a smallest part, and out_of_memory on the ranks that were not refused; what the step throws
-///          else; misuse. Gradients may hold a part of the batch then, and nothing that the step took is held.
-/// Cost:    at most log2(n) refusals; with ranks one agreement for each part.
-/// Threads: runs the step on the calling one.
+/// `step` is called as step(micro_batch), with the weight, or as step(first, count). It adds to gradients and frees all memory that it
+/// allocated. It must not change weights, which a repeated part would read.
+/// With retry_from::same_part, completed parts stay and only the refused part is split. This is correct only for a step that allocates all
+/// its memory before it adds to anything; otherwise the refused part's contributions count twice.
+/// Nothing is stored between batches: start the next one with the same options, or with `part` as `largest`.
+/// With `ranks`, every rank calls this function; if one is refused, all restart with smaller parts. For other failures, and for steps that
+/// communicate, see find_batch_size.
+/// Throws:  the refusal of a smallest part, as an out_of_memory also on ranks that were not refused; rank_gone; other exceptions of the
+///          step; misuse. Gradients may then contain a part of the batch; nothing that the step allocated is held.
+/// Cost:    at most log2(n) refusals; with ranks, one question per part.
+/// Threads: runs the step on the calling thread.
 template <class Step>
     requires detail::retried_step<std::remove_reference_t<Step>> retried
     with_retry(std::size_t n, Step&& step, retry_options const& options, place where = place::here()) {
