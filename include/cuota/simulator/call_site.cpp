@@ -61,7 +61,7 @@ bool is_ours(std::uintptr_t address) {
 _Unwind_Reason_Code note_frame(_Unwind_Context* context, void* data) {
     auto& out = *static_cast<stack*>(data);
     auto const address = _Unwind_GetIP(context);
-    // the simulator called the kernel
+    // The simulator called the kernel.
     if (is_ours(address)) return out.depth == 0 ? _URC_NO_REASON : _URC_END_OF_STACK;
     if (address == 0 || out.depth == stack::most) return _URC_END_OF_STACK;
     out.frames[out.depth++] = address;

@@ -38,7 +38,7 @@ cudaError_t planned(function f) {
     cudaError_t hit = cudaSuccess;
     for (auto& fault : m.faults) {
         if (fault.only ? *fault.only != f : false) continue;
-        // zero: it has applied already, and persists if until_cleared
+        // Zero: it has applied already, and persists if until_cleared.
         if (fault.calls_left > 0) --fault.calls_left;
         if (fault.calls_left == 0 && hit == cudaSuccess)
             hit = fault.code == cudaSuccess ? default_code(f) : fault.code;

@@ -70,7 +70,7 @@ bool asks_about_captures(function f) {
     return f == function::cudaStreamIsCapturing || f == function::cudaStreamGetCaptureInfo;
 }
 
-/// What CUDA calls potentially unsafe: no stream sees its effect, so no capture could.
+/// Calls that CUDA documents as potentially unsafe: they have effects outside of streams, which cannot be captured.
 bool unsafe(function f) {
     switch (f) {
         case function::cudaMalloc:
@@ -154,7 +154,7 @@ bool has_stream(capture const& c, Which which) {
     });
 }
 
-/// Invalidates the captures for which `which` returns true; returns the error if any was invalidated.
+/// Invalidates the captures that `which` selects; returns the error if there were any.
 template <class Which>
 cudaError_t invalidate_all(cudaError_t error, Which which) {
     auto result = cudaSuccess;
@@ -187,7 +187,6 @@ cudaError_t refuse_device(device const& d) {
     });
 }
 
-/// Removes all streams from the capture.
 void finish(capture& c) {
     for (auto const& weak : c.streams)
         if (auto const s = weak.lock()) s->capturing = {};
@@ -212,7 +211,7 @@ void add_tips(std::vector<std::size_t>& to, std::vector<std::size_t> const& more
         if (std::find(to.begin(), to.end(), tip) == to.end()) to.push_back(tip);
 }
 
-/// Counts a violation of the capture rules and reports the capture. Returns the error.
+/// Counts and reports a violation of the capture rules. Returns the error.
 cudaError_t note_refusal(cudaError_t error, capture const* c) {
     auto line = this_call() + " breaks the rules of stream capture: " + text_of(error);
     if (c) line += "; it began" + call_sites::mark(c->begun);

@@ -136,7 +136,7 @@ std::uintptr_t away_from(allocation const& a, std::uintptr_t address) {
     return address - start < a.bytes ? 0 : address - start - a.bytes + 1;
 }
 
-/// Returns the blocks around an address, nearest first; only the nearest if it is within the distance that alignment may cause.
+/// Returns the blocks around an address, nearest first; only the nearest if its distance is at most the alignment.
 std::vector<allocation_ref> blocks_around(std::uintptr_t address) {
     constexpr std::uintptr_t nearby = std::uintptr_t{256} << 10;
     auto& t = known();
@@ -174,7 +174,6 @@ std::string what_lies_at(void const* where) {
 
 namespace {
 
-/// Returns the stack of the code that faulted.
 call_sites::stack stack_of_fault(std::uintptr_t instruction) {
     call_sites::stack whole, result;
     call_sites::take(whole, true);
@@ -264,7 +263,7 @@ struct fault_handler {
             note_misuse(the_machine().misuse.host_accesses, text);
             return verdict::host_fault;
         }
-        auto& fault = running->fault;  // longjmp skips destructors: no object may be alive here
+        auto& fault = running->fault;  // not a local: the jump skips destructors
         fault = "kernel " + running->name_ + call_sites::mark(running->from_) + " touches" + by + ' ' +
                 what_lies_at(where);
         if (only_reads) fault += ", which may only be read";

@@ -8,9 +8,9 @@
 
 /// Device memory that the host cannot access, for `memory_checks::strict`.
 ///
-/// One large memfd is mapped twice: without access rights at the addresses that the program uses, and with them at the addresses that the
-/// simulator uses. Each block has its own pages and one unused page behind them; it ends where its last page ends, as far as its alignment
-/// permits. An access of a kernel to a live block faults as well, and opens the block until that kernel finishes.
+/// One large memfd is mapped twice: without access rights at the program's addresses, and with them at the simulator's. Each block has its
+/// own pages and one unused page behind them; it ends where its last page ends, as far as its alignment permits. A kernel's first access to
+/// a live block faults as well and opens the block until that kernel finishes.
 namespace cuota::inline v0::simulator::closed_memory {
 
 /// Allocates `bytes` bytes, aligned to 256, with guard bytes; null on failure.
@@ -19,7 +19,7 @@ void* take(backing& out, std::size_t bytes);
 /// Frees a block. Its addresses are reused only when no unused ones are left.
 void give(void* address, backing const& b, std::size_t bytes);
 
-/// Records the owner of the block at its address. The record lives until the memory is released, which is later than the program's free.
+/// Records the owner of the block, until the memory is released.
 void belongs_to(allocation_ref const& a);
 /// Whether the address lies in the range of such blocks, live or not.
 bool is_closed(void const* address) noexcept;
@@ -29,7 +29,7 @@ std::string what_lies_at(void const* address);
 
 /// Installs the fault handler again if other code, such as a test framework, has replaced it. Cost: a system call.
 void watch_faults() noexcept;
-/// Whether a block or a mapping of this kind ever existed, so that faults must be handled.
+/// Whether faults must be handled, because such a block or mapping has existed.
 bool in_use() noexcept;
 
 /// The blocks that one kernel has opened on its thread. The destructor closes them and checks their guard bytes.
@@ -40,7 +40,7 @@ public:
     kernel_run(kernel_run const&) = delete;
     kernel_run& operator=(kernel_run const&) = delete;
 
-    std::jmp_buf way_out;  ///< set before the kernel starts; target of the jump after an invalid access
+    std::jmp_buf way_out;  ///< target of the jump after an invalid access; set before the kernel starts
     std::string fault;     ///< the message of that access
 
 private:

@@ -92,7 +92,7 @@ void move(copy_request const& c, place const& to, place const& from) {
     else std::memmove(to.view(c.to), from.view(c.from), c.bytes);
 }
 
-/// Reports a copy to the host of bytes that were never written.
+/// Reports a copy to the host of unwritten bytes.
 void look_for_poison(copy_request const& c, place const& from, made_by const& what) {
     auto const at = first_poisoned(from.view(c.from), c.bytes);
     if (!at) return;
@@ -133,7 +133,7 @@ operation_ref staged_copy_task(guard& lock, copy_request c, place to, stream_han
 void check_order(copy_request const& c, place const& to, place const& from, stream const& s,
                  operation const& work) {
     auto const* const what = name_of(caller.calling);
-    // otherwise it was read during the call, outside of stream order
+    // Otherwise it was read during the call, outside of stream order.
     if (from.memory && c.read != source_read::now)
         ordering::accesses(s, work, what, from.memory, c.from, c.bytes, ordering::use::reads);
     if (to.memory) ordering::accesses(s, work, what, to.memory, c.to, c.bytes, ordering::use::writes);
@@ -192,7 +192,7 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     if (!from.holds(c.from, c.bytes, access::read)) return bad_range(c.from, c.bytes);
 
     bool const usual =
-        // a captured copy is a node, which reads when it runs
+        // A captured copy is a node, which reads when it runs.
         c.read == source_read::usual && !s->capturing.in;
     bool const staged = c.read == source_read::now || (usual && from.pageable() && to.device());
     bool const both_on_device = from.device() && to.device();

@@ -30,7 +30,7 @@ struct set_value {
     unsigned value;
     std::size_t bytes = 1;
 };
-/// Checks and enqueues a memset of `bytes` bytes, in the way of `copy`; it never waits.
+/// The same for a memset of `bytes` bytes, which never waits.
 cudaError_t set(guard& lock, void* to, set_value value, std::size_t bytes, cudaStream_t handle);
 /// Reports an invalid range; returns cudaErrorInvalidValue.
 cudaError_t bad_range(void const* first, std::size_t bytes);

@@ -121,7 +121,7 @@ struct batch {
         auto const* const next = std::upper_bound(first_of, first_of + attribute_count, index);
         switch (attributes[next - first_of - 1].srcAccessOrder) {
             case cudaMemcpySrcAccessOrderStream:
-            // in stream order is as late as either permits
+            // In stream order is as late as either permits.
             case cudaMemcpySrcAccessOrderAny: return source_read::in_order;
             case cudaMemcpySrcAccessOrderDuringApiCall: return source_read::now;
             default: return std::nullopt;
@@ -135,7 +135,7 @@ struct batch {
     }
 };
 
-/// Enqueues the copies of a batch, which have no order among each other, in reverse, which exposes programs that rely on one.
+/// Enqueues the unordered copies of a batch in reverse, which exposes programs that rely on an order.
 cudaError_t copy_batch(guard& lock, batch const& b, cudaStream_t s) {
     if (s == nullptr || s == cudaStreamLegacy || !b.makes_sense()) return cudaErrorInvalidValue;
     auto const on = find_stream(s);

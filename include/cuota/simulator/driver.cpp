@@ -199,7 +199,7 @@ struct entry_point {
     std::string_view name;
     unsigned since;
     void* address;
-    /// The form for which stream 0 is the thread's own stream, for functions with a stream parameter.
+    /// For functions with a stream parameter: the form for which stream 0 is the thread's own stream.
     void* of_own_stream = nullptr;
 };
 

@@ -206,7 +206,7 @@ void report_as_asked() {
     }
 }
 
-/// Destroys work that never ran. The worker threads have been joined, so that no other thread refers to it.
+/// Destroys work that never ran, after stop_workers.
 void drop_queued_work() {
     auto& m = the_machine();
     std::deque<operation_ref> left;

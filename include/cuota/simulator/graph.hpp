@@ -6,23 +6,23 @@
 
 /// Stream capture and graphs.
 ///
-/// An operation that is enqueued on a capturing stream becomes a node that holds the operation; `run` is called at each launch. A launch is
-/// work of its stream. Chains of nodes run on internal streams without handles, so that branches run concurrently or in either order, and
-/// each tool that tracks the order of streams (scheduler, race checker, ThreadSanitizer) tracks that of graphs as well.
+/// An operation that is enqueued on a capturing stream becomes a node; its `run` is called at each launch. A launch is work of its stream.
+/// Chains of nodes run on internal streams without handles, so that branches run concurrently or in either order, and each tool that tracks
+/// the order of streams (scheduler, race checker, ThreadSanitizer) tracks that of graphs as well.
 ///
 /// Memory nodes are not implemented: cudaMallocAsync and cudaFreeAsync in a capture return cudaErrorStreamCaptureUnsupported and invalidate
-/// it, whereas CUDA would capture them.
+/// it.
 namespace cuota::inline v0::simulator {
 
 struct graph_node {
     cudaGraphNodeType type;
-    device* owner;                      ///< device of the captured stream
+    device* owner;
     std::vector<std::size_t> after;     ///< indices of the nodes that it depends on
     std::vector<operation_ref> work{};  ///< several for the rows of a copy
     std::shared_ptr<event> about{};     ///< recorded or waited for at each launch
     std::vector<std::pair<char const*, ordering::declaration>> touches{};
     std::uint64_t call = 0;     ///< number of the call that made it
-    bool excused = false;       ///< whether the program removed it from the stream's dependencies
+    bool excused = false;       ///< removed from the stream's dependencies by the program
     std::uintptr_t handle = 0;  ///< zero until a handle is requested
 };
 
@@ -32,7 +32,7 @@ struct graph {
     bool capturing = false;
 };
 
-/// One capture on all of its streams, from its beginning to its end.
+/// One capture on all of its streams.
 struct capture {
     unsigned long long id;
     std::shared_ptr<graph> into;  ///< null after its end
@@ -66,7 +66,7 @@ struct graph_exec {
     operation_ref last{};                ///< the end of the latest launch
 };
 
-/// A value that the call destroys after it has released the lock, because kernels in it run code of the program when they are destroyed.
+/// A value that the call destroys after it has released the lock, because this runs code of the program (kernels).
 template <class T>
 class dropped_after {
 public:
@@ -83,17 +83,17 @@ public:
 
 // ---- capture.cpp ----
 
-/// Adds a dependency of captured work through an event; `event.cpp` and `stream.cpp` use these.
+/// Adds a dependency of captured work through an event, for `event.cpp` and `stream.cpp`.
 cudaError_t record_in_capture(stream& s, std::shared_ptr<event> const& e, unsigned flags);
 cudaError_t wait_in_capture(stream_handle const& s, std::shared_ptr<event> const& e, unsigned flags);
-/// Returns cudaErrorCapturedEvent for an event whose last record was captured and which therefore cannot be queried.
+/// Returns cudaErrorCapturedEvent for an event whose last record was captured.
 cudaError_t refuse_captured(event const& e);
-/// Invalidates the capture of a stream that is destroyed. The returned graph must be destroyed without the lock, because its kernels are
-/// the program's.
+/// Invalidates the capture of a destroyed stream. The returned graph must be destroyed without the lock, because its kernels are the
+/// program's.
 std::shared_ptr<graph> leave_capture(stream& s);
-/// Returns the error if an ongoing capture forbids the function to use the stream, else cudaSuccess.
+/// Returns the error if a capture forbids the function to use the stream, else cudaSuccess.
 cudaError_t refusal_of_use(stream const& s, function f);
-/// Invalidates the capture and returns `error`, for a call that CUDA forbids.
+/// Invalidates the capture, counts the misuse and returns `error`.
 cudaError_t invalidate(capture& c, cudaError_t error);
 
 // ---- graph.cpp ----
@@ -104,7 +104,7 @@ void drop_lanes(guard& lock, graph_exec& e);
 /// Removes the handles of a graph and of its nodes.
 std::shared_ptr<graph> forget_graph(cudaGraph_t handle);
 
-/// Returns one line for each graph and each executable graph, for `leaks`.
+/// Describes graphs and executable graphs, for `leaks`.
 std::vector<std::string> describe_graphs();
 
 // ---- stream.cpp ----

@@ -80,7 +80,7 @@ void come_after(stream& s, operation& work, operation_ref const& first) {
     order(work, first);
 }
 
-/// Returns the work of a step in this launch. It keeps the node alive, even if graph and executable graph are destroyed.
+/// Returns the work of a step in this launch. It keeps the node alive.
 operation_ref work_of(launch_step const& what) {
     if (auto const& e = what.node->about; e && what.node->type == cudaGraphNodeTypeEventRecord) {
         auto when = std::make_shared<std::chrono::steady_clock::time_point>();
@@ -103,7 +103,7 @@ public:
 
     void operator()() {
         begin_ = make_task([] {});
-        // launches of one executable graph do not overlap
+        // Launches of one executable graph do not overlap.
         if (exec_.last) come_after(*on_, *begin_, exec_.last);
         enqueue(lock_, on_, begin_);
         for (auto const& s : exec_.steps) put(s);

@@ -11,7 +11,6 @@
 
 #include <cuota/simulator/export.hpp>
 
-/// Host bodies for kernels on the simulated runtime, which cannot run device code.
 namespace cuota::inline v0::simulator {
 
 /// Launch configuration of a kernel, as in <<<grid, block, shared_bytes>>>.
@@ -45,8 +44,8 @@ struct host_kernel {
 /// Makes each later launch of `kernel` (its host address, as <<<>>> and cudaLaunchKernel use it) run the body instead, once for the whole
 /// grid. If the body throws, the device fails. A body outlives `reset`; an empty body removes it, and launches return
 /// cudaErrorInvalidDeviceFunction again. The first such launch of each kernel is reported on standard error.
-/// Order: the body runs in stream order, as a kernel. Launches that are already enqueued keep their body. Launches on several streams call
-/// it concurrently.
+/// Order: stream order, as for a kernel. Launches that are already enqueued keep their body. Launches on several streams call it
+/// concurrently.
 /// Threads: any.
 /// Throws: std::bad_alloc
 /// Example: tests/simulator/control_host_kernels.cpp

@@ -11,8 +11,8 @@
 
 #include <cxxabi.h>
 
-// Launches of kernels that nvcc has compiled. A kernel with a host body runs that; others return an error. The error is also printed to
-// standard error, because few programs check for errors after <<<>>>.
+// Launches of kernels that nvcc has compiled. A kernel with a host body runs that; others return an error, which is also printed once for
+// each kernel, because few programs check for errors after <<<>>>.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -52,7 +52,7 @@ cudaError_t refuse(void const* address) {
     return cudaErrorInvalidDeviceFunction;
 }
 
-/// A prepared launch. It owns copies of the arguments, because the caller's may be destroyed before it runs.
+/// A launch with copies of its arguments, because the caller's may be destroyed before it runs.
 struct prepared {
     std::shared_ptr<host_kernel> kernel;
     launch_shape shape;

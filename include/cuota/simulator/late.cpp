@@ -12,8 +12,8 @@
 #include <dirent.h>
 #include <unistd.h>
 
-// A waiting host thread itself runs the work that it waits for, because it cannot continue before. Other work, and work that a query
-// starts, may block until that thread acts, so helper threads run it.
+// A waiting host thread itself runs the work that it waits for. Other work, and work that a query starts, may block until that thread acts,
+// so helper threads run it.
 namespace cuota::inline v0::simulator::late {
 namespace {
 
@@ -71,7 +71,7 @@ stream_handle next_towards(operation_ref work) {
     }
 }
 
-/// Returns an unfinished operation, or null; mostly the newest, because it usually depends on older ones, and running it first exposes a
+/// Returns an unfinished operation, or null; mostly the newest, because it usually depends on older ones: running it first exposes a
 /// missing dependency.
 operation_ref one_open(std::span<awaited const> all) {
     std::vector<operation_ref> open;

@@ -53,11 +53,11 @@ struct kernel final : operation {
         run_body();
     }
 
-    /// Runs the body with fault handling: after an invalid access, the kernel ends in the middle, as on a device.
+    /// Runs the body with fault handling: an invalid access ends the kernel, as on a device.
     void run_watched() {
         closed_memory::kernel_run watched{*owner, name, from};
         if (setjmp(watched.way_out) == 0) return run_body();
-        // longjmp skipped the end of the loud scope
+        // The longjmp skipped the end of the loud scope.
         if (sanitizer::watches_threads()) sanitizer::begin_ignoring();
         fail_device(*owner, cudaErrorIllegalAddress, watched.fault);
     }

@@ -26,9 +26,9 @@ struct clockwork {
     std::atomic<bool> timed{false};  ///< whether any duration or delay is set
     link_options link, initial;
     std::map<std::string, nanoseconds, std::less<>> kernels;
-    /// when each engine becomes free
+    /// When each engine becomes free.
     std::array<std::array<std::vector<clock::time_point>, 3>, most_devices> free_at;
-    /// the number of copies up to the delayed one, and its delay
+    /// The number of copies up to the delayed one, and its delay.
     std::vector<std::pair<std::uint64_t, nanoseconds>> delays;
     std::deque<passage> passages;
     clock::time_point start = clock::now();

@@ -12,8 +12,8 @@ namespace cuota::inline v0::simulator::timing {
 /// Returns the direction of a copy; nothing for a copy between host addresses.
 std::optional<traffic> way(bool from_device, bool to_device);
 
-/// A copy on its engine. The constructor waits until the engine has begun to transfer its bytes, the destructor until it has transferred
-/// them all. Without the lock.
+/// A copy on its engine. The constructor waits until the engine starts to transfer its bytes, the destructor until it has finished. Without
+/// the lock.
 class copy_on_link {
 public:
     copy_on_link(std::optional<traffic> what, int device, std::size_t bytes, bool has_latency);
@@ -25,7 +25,7 @@ private:
     std::chrono::steady_clock::time_point end_{};
 };
 
-/// A running kernel. The destructor waits until the kernel's duration has passed. Without the lock.
+/// A running kernel. The destructor waits until its duration has passed. Without the lock.
 class kernel_on_device {
 public:
     kernel_on_device(std::string const& name, int device);
@@ -41,7 +41,6 @@ private:
 
 /// Parses a time with its unit, such as 10us.
 std::optional<std::chrono::nanoseconds> time_named(std::string_view text);
-/// Parses the value of CUOTA_SIM_LINK.
 std::optional<link_options> link_named(std::string_view text);
 /// Sets the values that `reset` restores.
 void set_initial(link_options const& wanted);

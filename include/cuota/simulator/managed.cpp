@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-// Advice for managed memory, and prefetching. Managed memory always resides in host memory here, so that advice only changes the attributes
-// that a program can query, page by page as in CUDA.
+// Advice for managed memory, and prefetching. Managed memory always resides in host memory, so that advice only changes the attributes that
+// a program can query, page by page as in CUDA.
 namespace cuota::inline v0::simulator {
 
 #if CUDART_VERSION >= 13000  // in 12, locations are integers

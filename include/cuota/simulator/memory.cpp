@@ -103,8 +103,8 @@ std::vector<operation_ref> under_way() {
     return all;
 }
 
-/// Releases memory that the program has freed. Strict-mode memory becomes inaccessible at once. A late write to heap memory could hit
-/// memory that the program has allocated since, so heap memory is kept until all unfinished work has finished.
+/// Releases memory that the program has freed. Strict-mode memory becomes inaccessible at once; heap memory is kept until all unfinished
+/// work has finished, because a late write could hit memory that the program has allocated since.
 void give_freed(allocation const& a) {
     auto until = a.block.shift == 0 ? under_way() : std::vector<operation_ref>{};
     if (until.empty()) return give_memory(a.address(), a.block, a.bytes);

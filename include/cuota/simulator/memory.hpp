@@ -33,9 +33,9 @@ struct pool;
 struct allocation {
     enum class phase { pending, live, released };
 
-    std::uintptr_t disguise;  ///< ~address
-    std::size_t bytes;        ///< as requested
-    std::size_t units;        ///< bytes charged to the device, a multiple of 512; zero for host memory
+    std::uintptr_t disguise;
+    std::size_t bytes;  ///< as requested
+    std::size_t units;  ///< bytes charged to the device, a multiple of 512; zero for host memory
     memory_kind kind;
     int device;
     unsigned flags;
@@ -54,7 +54,6 @@ struct allocation {
     ordering::shadow order_shadow;
 
     void* address() const noexcept { return reinterpret_cast<void*>(~disguise); }
-    /// Returns the address at which the simulator can access it.
     std::byte* view() const noexcept { return static_cast<std::byte*>(address()) + block.shift; }
     std::byte* view(void const* inside) const noexcept {
         return static_cast<std::byte*>(const_cast<void*>(inside)) + block.shift;
@@ -99,28 +98,26 @@ struct pool {
 
 // ---- memory.cpp. Under the lock, unless stated otherwise. ----
 
-/// Returns the allocation that contains the address, or null.
 allocation_ref find_memory(void const* address);
-/// "1 byte", "2 bytes".
 inline std::string in_bytes(std::size_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
-/// Returns a readable description: number, kind, size, address, device, and the function that made it.
+/// Describes it: number, kind, size, address, device, and the function that made it.
 std::string describe(allocation const& a);
-/// Registers memory, with the call site of the present call.
+/// Registers memory, with the present call site.
 allocation_ref note_memory(void* address, backing const& block, std::size_t bytes, memory_kind kind,
                            int device, function by);
 /// Unregisters memory that the present call frees: it can no longer be found or freed.
 void forget_memory(allocation_ref const& a);
 /// Records for later messages that the present call frees it.
 void remember_freed(allocation_ref const& a);
-/// Reports writes beside memory that is about to be released. With or without the lock.
+/// Reports writes beside memory before its release. With or without the lock.
 void check_guards(allocation const& a);
 /// Releases the memory when all work that may use it has finished, or at once with unkindness::free_at_once.
 void release(guard& lock, allocation_ref const& a);
 /// Releases the resting memory whose work has finished.
 void end_rests();
-/// Counts a free of an address that is not allocated and describes it; returns cudaErrorInvalidValue.
+/// Counts and describes a free of an address that is not allocated; returns cudaErrorInvalidValue.
 cudaError_t refuse_free(void const* address);
-/// Describes the recently freed memory that contained the address and the call that freed it; empty when none is known.
+/// Describes the recently freed memory at the address and the call that freed it; empty if unknown.
 std::string freed_memory_at(void const* address);
 std::string freed_text(allocation const& a);
 bool take_from_device(device& d, std::size_t units);

@@ -37,7 +37,7 @@ void take_slot(lane& l) {
     l.now.of = c.next_slot++;
 }
 
-/// Adds the moment to the lane's past. A moment includes its whole past, so that one comparison shows whether it is new.
+/// Adds the moment to the lane's past. A moment includes its past, so that one comparison shows whether it is new.
 void learn(lane& l, moment const& m) {
     if (m.of == no_slot || m.of == l.now.of) return;
     if (l.now.before.at(m.of) >= m.number || the_checker().host.at(m.of) >= m.number) return;
@@ -74,7 +74,7 @@ void publish(std::string line) {
     c.reports.push_back(std::move(line));
 }
 
-/// Whether the race is to be reported: once for each pair of functions on a pair of streams and allocation.
+/// Whether the race is reported: once for each pair of functions on a pair of streams and allocation.
 bool is_news(allocation const& a, record const& now, record const& before) {
     auto& c = the_checker();
     if (c.mode == order_checks::fatal) return true;
@@ -137,7 +137,7 @@ void merge(cell_map& cells, cell_map::iterator at, std::size_t end) {
     }
 }
 
-/// Removes accesses that happen before everything later. Runs when the number of cells has doubled, so that its amortized cost is small.
+/// Removes accesses that happen before everything later. Runs when the number of cells has doubled, for a small amortized cost.
 void sweep(shadow& s) {
     for (auto at = s.cells.begin(); at != s.cells.end();) {
         std::erase_if(at->second.last, host_knows);
@@ -196,8 +196,8 @@ record record_of(stream const& s, operation const& work, char const* what, bool 
 
 std::uintptr_t address_of(allocation const& a) { return ~a.disguise; }
 
-/// Checks an access to memory that was freed in stream order. Its address may have been reused by the host's heap, which kernels must not
-/// access either.
+/// Checks an access to memory that was freed in stream order. The host's heap may have reused its address, which kernels must not access
+/// either.
 void check_ended(record now, std::uintptr_t address, std::size_t bytes, moment const& m) {
     auto const& ended = the_checker().ended;
     for (auto e = ended.rbegin(); e != ended.rend(); ++e) {

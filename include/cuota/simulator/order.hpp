@@ -25,8 +25,8 @@ struct graph_node;
 struct operation;
 struct stream;
 
-/// The happens-before checker. Each operation gets a vector clock when it is enqueued, so that the findings depend on the calls alone and
-/// not on the time at which work runs. Everything here is guarded by the machine's mutex.
+/// The happens-before checker. Each operation gets a vector clock when it is enqueued, so that findings depend on the calls alone and not
+/// on timing. Everything here is guarded by the machine's mutex.
 ///
 /// The host is not a component of the clocks but has a clock of its own: work that any host thread has waited for happens before all
 /// operations that are enqueued later, by any thread. For programs with several threads this misses races but reports no false ones. Orders
@@ -65,7 +65,6 @@ struct moment {
     vector_clock before;
 };
 
-/// The position after which the next operation of a stream comes.
 struct lane {
     moment now;
     std::uint64_t gone_seen = 0;
@@ -124,7 +123,7 @@ struct checker {
     order_checks mode = order_checks::report, initial = order_checks::report;
     vector_clock host;
     slot next_slot = 0;
-    /// slots of destroyed streams, with their last number
+    /// Slots of destroyed streams, with their last number.
     std::deque<std::pair<slot, std::uint64_t>> given_back;
 
     order_counts counts;
@@ -139,13 +138,13 @@ struct checker {
 moment const& arrives(stream& s);
 /// Orders later operations of the stream after the moment. Other streams see this only after the stream's next operation.
 void learns(stream& s, moment const& m);
-/// Orders operations that are enqueued from now on, by any thread, after the moment, or after all work of destroyed streams.
+/// Orders all later operations, of any thread, after the moment, or after all work of destroyed streams.
 void host_learns(moment const& m);
 void host_learns(vector_clock const& c);
 /// Frees the slot of a stream without work and without a handle.
 void retires(stream& s);
 
-/// Checks and records the accesses of an operation that has its position.
+/// Checks and records the accesses of an enqueued operation.
 void accesses(stream const& s, operation const& work, char const* what, std::span<access const> all);
 /// The same for a range that starts in an allocation and may continue in adjacent mappings.
 void accesses(stream const& s, operation const& work, char const* what,
@@ -155,14 +154,14 @@ void accesses(stream const& s, operation const& work, std::string const& kernel,
               std::span<declaration const> all);
 /// Checks the accesses of a graph's node that is launched as `work`.
 void replays(stream const& s, operation const& work, graph_node const& node);
-/// Checks a free by the host, after the implicit wait of that function, if it has one.
+/// Checks a free by the host, after the function's implicit wait, if it has one.
 void host_frees(allocation& a, char const* what);
-/// Checks cudaFreeAsync as an access to the whole allocation; a later use of the memory is found whenever it is enqueued.
+/// Checks cudaFreeAsync as an access to the whole allocation; later uses of the memory are races.
 void stream_frees(std::shared_ptr<allocation> const& a, stream const& s, operation const& work);
 
 /// Turns the checks on or off. Memory leased while they are off is not recorded.
 void choose(order_checks wanted);
-/// Clears all findings and restores the mode of the environment.
+/// Clears all findings and restores the initial mode.
 void reset();
 
 }  // namespace ordering

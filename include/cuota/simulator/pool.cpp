@@ -47,7 +47,7 @@ void reuse_frees(pool& p, operation& work, Wanted wanted, Enough enough) {
 }
 
 /// Charges the pool for `work`, an allocation in the stream: first memory that the stream itself has freed, then cached and new memory, and
-/// last pending frees of other streams, for which the allocation waits.
+/// last pending frees of other streams, for which `work` waits.
 bool take_from_pool(pool& p, std::size_t units, stream_handle const& s, operation& work) {
     std::size_t to_come = 0;
     for (auto const& f : p.frees)

@@ -16,7 +16,6 @@ namespace cuota::inline v0::simulator {
 /// Where the object behind the handle that this thread last failed to look up was destroyed, if it was the previous one of its slot.
 extern thread_local constinit call_sites::site last_handle_gone;
 
-/// The call that created an object, for messages.
 struct origin {
     char const* call = nullptr;
     call_sites::site at{};
@@ -74,13 +73,11 @@ public:
         return 0;
     }
 
-    /// Returns the call that created the object behind a valid handle.
     [[nodiscard]] origin made(void const* handle) const {
         auto const index = index_of(handle);
         return index < slots_.size() ? slots_[index].made : origin{};
     }
 
-    /// Calls `use(object, origin)` for all live objects.
     template <class Use>
     void for_each(Use use) const {
         for (auto const& s : slots_)

@@ -4,8 +4,7 @@
 
 #include <cstddef>
 
-// The simulator itself is not instrumented. An instrumented program provides the sanitizer's runtime and these symbols; in other programs
-// they are null. One build of the library therefore serves all.
+// The simulator is not instrumented. An instrumented program provides the sanitizer's runtime and these symbols; otherwise they are null.
 extern "C" {
 [[gnu::weak]] void AnnotateIgnoreSyncBegin(const char* file, int line);
 [[gnu::weak]] void AnnotateIgnoreSyncEnd(const char* file, int line);
@@ -24,8 +23,7 @@ extern "C" {
 ///
 /// ThreadSanitizer must see CUDA's order and no other: a mutex or worker thread of the simulator that happens to order two operations would
 /// hide the race between them. All code of the simulator is therefore *quiet*, with accesses and synchronisation ignored, and the only
-/// edges are the explicit `publish` and `observe`. For the same reason each stream has its own thread under ThreadSanitizer: streams that
-/// share a thread would be ordered by it.
+/// edges are `publish` and `observe`. For the same reason each stream has its own thread under ThreadSanitizer.
 namespace cuota::inline v0::simulator::sanitizer {
 
 inline bool watches_threads() noexcept { return __tsan_acquire != nullptr; }
@@ -42,7 +40,7 @@ inline void end_ignoring() noexcept {
     AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
 }
 
-/// Scope of simulator code: ThreadSanitizer ignores its accesses and synchronisation.
+/// Scope in which ThreadSanitizer ignores accesses and synchronisation.
 class quiet {
 public:
     quiet() noexcept {
@@ -55,7 +53,7 @@ public:
     quiet& operator=(quiet const&) = delete;
 };
 
-/// Scope inside quiet code for code of the program, or for an access on its behalf: ThreadSanitizer sees it.
+/// Scope inside quiet code in which ThreadSanitizer sees them again, for code of the program or an access on its behalf.
 class loud {
 public:
     loud() noexcept {
@@ -68,10 +66,10 @@ public:
     loud& operator=(loud const&) = delete;
 };
 
-/// Release and acquire on the token: the actions before `publish` happen before those after `observe`. Only in quiet code.
+/// Release and acquire: the actions before `publish` happen before those after `observe` of the token. Only in quiet code.
 inline void publish(void* token) noexcept {
     if (!watches_threads()) return;
-    // Edges that are made while synchronisation is ignored would be dropped silently.
+    // Edges made while synchronisation is ignored are dropped silently.
     AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
     __tsan_release(token);
     AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
@@ -84,8 +82,7 @@ inline void observe(void* token) noexcept {
     AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
 }
 
-/// Records a write of the whole range, so that each unordered use of it is a race. For memory that is allocated or freed; only in quiet
-/// code.
+/// Records a write of the whole range where memory is allocated or freed, so that each unordered use is a race. Only in quiet code.
 inline void claim(void* address, std::size_t bytes) noexcept {
     if (!watches_threads() || bytes == 0) return;
     loud seen;

@@ -63,7 +63,7 @@ void perform(stream& s, operation& work) {
     sanitizer::publish(work.token());
 }
 
-/// Whether the stream's first operation may start; if not, the stream is tried again when the operation it waits for has finished.
+/// Whether the stream's first operation may start; if not, registers the stream with the operation that it waits for.
 bool startable(stream_handle const& s) {
     for (auto const& first : s->queue.front()->after) {
         if (first->done.load(std::memory_order_relaxed)) continue;
@@ -92,7 +92,7 @@ void wake_worker(std::shared_ptr<crew> const& c) {
     }
 }
 
-/// Ensures that a crew whose work no other thread may run has a worker, so that all enqueued work runs.
+/// Ensures that a crew has a worker if no other thread may run its work.
 void find_worker(std::shared_ptr<crew> const& c) {
     if (!c->threads.empty() || c->stop || late::on() || !work_may_start()) return;
     start_thread(c->threads, [c] { work_until_told(c); });
@@ -291,7 +291,7 @@ void wait_for_device(guard& lock, device& d) {
 void let_go(guard& lock, stream_handle const& s) {
     s->destroyed = true;
     if (sanitizer::watches_threads() && s->last) {
-        // Only the stream's own thread can publish, for its work, that it happens before the end of a wait for the device.
+        // Only the stream's own thread can publish that its work happens before the end of a wait for the device.
         enqueue(lock, s, make_task([s] {
                     sanitizer::publish(&s->owner.retired);
                     if (s->blocking()) sanitizer::publish(&s->owner.retired_blocking);

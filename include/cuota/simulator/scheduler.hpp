@@ -12,12 +12,10 @@
 namespace cuota::inline v0::simulator {
 
 bool work_may_start();
-/// Marks the stream's first operation as ready to start.
 void make_ready(stream_handle const& s);
 /// Runs the first operation of a stream that no other thread can claim. Returns true if the next one may start at once; the stream then
 /// still counts as running.
 bool step(guard& lock, stream_handle const& s);
-/// Whether all streams are idle.
 bool all_idle();
 
 /// Number of threads that were created and have not yet acquired the lock. A fork waits for them: a starting thread holds locks of the C
@@ -48,15 +46,14 @@ namespace late {
 bool on();
 void choose(guard& lock, schedule how, std::uint64_t seed);
 
-/// Reserves space for `count` ready streams, so that std::bad_alloc is thrown here and not where work would be lost.
+/// Reserves space for `count` ready streams, so that std::bad_alloc cannot lose work later.
 void expect_streams(std::size_t count);
 void make_ready(stream_handle const& s);
-/// Notes that an operation has finished.
 void one_done();
-/// Wakes the threads that wait for a change.
+/// Wakes waiting threads after a change.
 void moved();
 void wait_for(guard& lock, std::span<awaited const> all);
-/// Runs some work after a query, although no thread waits.
+/// Runs some work after a query.
 void go_on(guard& lock, std::span<awaited const> all);
 
 void threads_are_gone();  ///< in a forked child

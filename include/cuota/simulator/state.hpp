@@ -28,8 +28,7 @@
 #include <utility>
 #include <vector>
 
-/// State of the simulated runtime. All members of `machine` are guarded by its one mutex unless they are atomic; work runs without the
-/// mutex.
+/// State of the simulated runtime. The one mutex guards all members of `machine` that are not atomic; work runs without it.
 namespace cuota::inline v0::simulator {
 
 struct capture;
@@ -46,7 +45,7 @@ struct device {
     std::size_t used = 0;  ///< bytes of plain allocations and of all that pools have reserved
     std::size_t peak = 0;
     std::size_t others = 0;
-    bool has_context = false;  ///< the primary context
+    bool has_context = false;
     std::uint64_t contexts_made = 0;
     std::uint32_t reaches = 0;  ///< peers whose memory it may access, one bit each
     std::atomic<cudaError_t> failure{cudaSuccess};
@@ -56,7 +55,7 @@ struct device {
     char retired = 0;                    ///< token for the work of destroyed streams
     char retired_blocking = 0;           ///< the same for blocking ones, which the legacy stream comes after
     ordering::vector_clock gone, gone_blocking;  ///< the same two for the happens-before checker
-    std::uint64_t gone_version = 0;              ///< version of gone_blocking
+    std::uint64_t gone_version = 0;
     std::shared_ptr<pool> default_pool;
     std::shared_ptr<pool> managed_pool;
     cudaMemPool_t default_pool_handle = nullptr;
@@ -147,22 +146,22 @@ struct machine {
     std::atomic<std::int64_t> jitter_us{0};
     std::mt19937_64 jitter;
     std::mutex jitter_mutex;
-    std::chrono::microseconds initial_jitter{0};  ///< from the environment
+    std::chrono::microseconds initial_jitter{0};
     std::uint64_t initial_jitter_seed = 1;
     std::atomic<int> delayed{0};  ///< operations that the simulator is delaying now
 
     std::uint64_t next_turn = 1;
 
-    std::atomic<bool> serial_host{false}, free_at_once{false}, stale_errors{false};  ///< see unkindness
+    std::atomic<bool> serial_host{false}, free_at_once{false}, stale_errors{false};
     unkindness initial_unkindness;
     std::mutex host_function_turn;        ///< acquired without the machine's lock
     std::vector<resting_memory> resting;  ///< freed while work may still access it
 
-    schedule initial_schedule = schedule::workers;  ///< from the environment
+    schedule initial_schedule = schedule::workers;
     std::uint64_t initial_seed = 0;
 };
 
-/// Returns the one machine. It is created on first use and never destroyed, because static objects of the program may free memory late.
+/// Returns the one machine, created on first use and never destroyed, because static objects of the program may free memory late.
 machine& the_machine();
 
 enum class activity { host, callback, kernel };
@@ -170,17 +169,17 @@ enum class activity { host, callback, kernel };
 struct thread_facts {
     static constexpr std::size_t most_contexts = 16;
 
-    int device = 0;                   ///< from cudaSetDevice
+    int device = 0;
     std::size_t contexts = 0;         ///< size of the stack of cuCtxPushCurrent
     int context_of[most_contexts]{};  ///< devices, the current one last
     cudaError_t last_error = cudaSuccess;
     std::uint64_t last_error_epoch = 0;
     activity doing = activity::host;
-    call_sites::site running{};                     ///< the call that enqueued the work that this thread runs
-    function calling = function::cudaGetLastError;  ///< its latest call
-    call_sites::stack from{};                       ///< call site of that call
-    char const* tag = nullptr;                      ///< tag of that call, if the program passed one
-    char const* told_file = nullptr;                ///< the same for the next call
+    call_sites::site running{};  ///< the call that enqueued the work that this thread runs
+    function calling = function::cudaGetLastError;
+    call_sites::stack from{};
+    char const* tag = nullptr;        ///< tag of the present call, if the program passed one
+    char const* told_file = nullptr;  ///< file, tag and line for the next call
     char const* told_tag = nullptr;
     unsigned told_line = 0;
     cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
@@ -191,26 +190,25 @@ extern thread_local constinit thread_facts caller;
 
 // ---- scheduler.cpp ----
 
-/// Whether an operation without a simulated duration may run in the call that enqueues it, when the stream is idle.
+/// Whether an operation without a simulated duration may run in the enqueuing call when the stream is idle.
 enum class pace { queued, at_once };
 
 /// Appends work to a stream, ordered by the rules of the default streams. May release the lock temporarily.
 void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when = pace::queued);
-/// Makes `work` wait for `first`.
 void order(operation& work, operation_ref const& first);
-/// Waits until the work has finished, helping to run it, and orders the calling thread after it.
+/// Waits for the work, helping to run it, and orders the calling thread after it.
 void wait_for(guard& lock, operation_ref const& work);
 
-/// Work that a host thread waits for, and the moment that it is then ordered after, which may be later than the stream's last operation.
+/// Work that a host thread waits for, and the moment that it is ordered after, which may be later than the work.
 struct awaited {
     operation_ref work;  ///< null for a stream without work
     ordering::moment known;
 };
 void wait_for(guard& lock, awaited const& what);
 void wait_for(guard& lock, std::vector<awaited> const& all);
-/// Runs some operations after a query of unfinished work; under the seeded schedule no other thread would.
+/// Runs some operations after a query of unfinished work, which under the seeded schedule no other thread would.
 void let_some_go_on(guard& lock, std::vector<awaited> const& all);
-/// Returns everything that a synchronisation of the stream must wait for; for the legacy stream, more than its own work.
+/// Returns the work that a synchronisation of the stream waits for; for the legacy stream, more than its own.
 std::vector<awaited> unfinished(stream const& s);
 /// Orders the host after the work of destroyed streams that a synchronisation of the stream includes.
 void come_after_the_gone(stream const& s);
@@ -221,26 +219,25 @@ void resume_all();
 void stop_workers();
 /// Returns the schedule in the syntax of CUOTA_SIM_SCHEDULE.
 std::string schedule_in_words();
-/// Fork handlers. The child has the parent's memory and no workers; it can continue if no work was running.
+/// Fork handlers. The child has no workers; it can continue if no work was running.
 void prepare_to_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
 
 // ---- launch.cpp, kernel_launch.cpp, kernels.cpp ----
 
-/// Enqueues a body as a kernel on a stream of the current device. The caller keeps ownership of the body unless the result is cudaSuccess.
+/// Enqueues a body as a kernel on a stream of the current device. The caller keeps the body unless the result is cudaSuccess.
 cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, void (*run)(void*),
                            void (*drop)(void*), void* body);
 /// Registers a kernel's address and name, as an object file of nvcc does.
 void note_kernel(void const* address, char const* mangled_name);
-/// Returns the maximum dynamic shared memory of a launch of the kernel.
 int dynamic_shared_of(void const* kernel);
 
 // ---- stream.cpp, device.cpp, pool.cpp ----
 
 /// Returns the stream behind a handle, including default streams, or null.
 stream_handle known_stream(cudaStream_t handle);
-/// The same for a call that uses the stream; also null when a capture forbids the use, in which case bad_handle() returns that error.
+/// The same for a call that uses the stream; also null when a capture forbids it, in which case bad_handle() returns that error.
 stream_handle find_stream(cudaStream_t handle);
 /// Returns the current device of this thread, which must exist.
 device& current_device();
@@ -248,7 +245,7 @@ device* find_device(int index);
 int attribute_of(device const& d, cudaDeviceAttr which);
 /// Marks the device as failed permanently; the first failure is kept.
 void fail_device(device& d, cudaError_t code, std::string text);
-/// Releases the memory that pools cache beyond their thresholds, as CUDA does whenever the host synchronises.
+/// Releases memory that pools cache beyond their thresholds, as CUDA does when the host synchronises.
 void trim_at_synchronisation(device& d);
 void trim_pool(pool& p, std::size_t keep);
 /// Returns the units of a freed allocation to its pool.
@@ -259,14 +256,14 @@ inline std::size_t in_units(std::size_t bytes) { return (bytes + unit - 1) / uni
 
 // ---- calls.cpp ----
 
-/// Admission of a call: counting, planned faults, failed devices and the thread's last error.
+/// Admission of a call: counts it and applies planned faults and device failures.
 struct admission {
     cudaError_t error;
     bool run;
 };
 admission admit(function f);
 cudaError_t remember(cudaError_t error);
-/// Sets the last error of this thread, with unkindness::stale_errors.
+/// Sets the thread's last error, with unkindness::stale_errors.
 void leave_stale_error();
 cudaError_t failure_of(device const& d);
 cudaError_t default_code(function f);
@@ -277,24 +274,21 @@ std::optional<function> function_named(std::string const& name);
 
 /// Returns the randomly drawn fault of this call, or cudaSuccess. Under the lock.
 cudaError_t drawn(function f);
-/// Whether an allocation exceeds the size limit of the faults, which is counted. Under the lock.
+/// Whether an allocation exceeds the planned limit; counts the fault. Under the lock.
 bool too_large(std::size_t bytes);
 
 // ---- misuse.cpp. Any thread, with or without the lock. ----
 
-/// Returns the call site of the present call.
 call_sites::site here();
-/// Returns the present call as the origin of an object.
 origin present_call();
-/// Returns the present call and its call site, as the beginning of a message.
+/// Returns the present call and its call site, for a message.
 std::string this_call();
-/// Counts a misuse and stores its message.
 void note_misuse(std::atomic<std::uint64_t>& counter, std::string line);
-/// Fails the device permanently because work has accessed invalid memory.
+/// Reports an access of work to invalid memory and fails the device.
 void illegal_access(device& d, std::string line);
-/// Reports a handle without an object, or one whose use an ongoing capture forbids to this call.
+/// Reports an invalid handle, or returns the error of the capture that forbids its use.
 cudaError_t bad_handle();
-/// Reports that the arguments of the present call belong to several devices.
+/// Reports arguments of several devices.
 cudaError_t mixed_devices(std::string const& things);
 std::string describe(event const& e, origin const& from);
 std::string describe(stream const& s, origin const& from);
@@ -302,18 +296,17 @@ std::string describe(pool const& p, origin const& from);
 
 // ---- capture.cpp ----
 
-/// Returns the error that ongoing captures cause for a call, whatever its arguments, or cudaSuccess.
+/// Returns the error that ongoing captures cause for any call of the function, or cudaSuccess.
 cudaError_t refusal(function f);
 inline cudaError_t refused_by_captures(function f) {
     caller.refused = cudaSuccess;
     return the_machine().captures.empty() ? cudaSuccess : refusal(f);
 }
-/// Adds the work as a node to the graph that the stream is captured into.
 void add_to_capture(stream& s, operation_ref work);
 
 /// Creates the device's primary context if none exists. Under the lock.
 void make_context(device& d);
-/// The same for a call that needs the context of the thread's current device.
+/// The same for the current device, if the function needs a context.
 void make_context_for(function f);
 
 template <class F>

@@ -60,7 +60,7 @@ cudaError_t create(cudaStream_t* out, unsigned flags, int priority) {
     return cudaSuccess;
 }
 
-/// Whether a wait for the event needs no operation, which the rules of the default streams would order with other streams.
+/// Whether a wait for the event needs no operation. An operation is needed where the default-stream rules may order it with other streams.
 bool orders_nothing(stream const& s, event const& e) {
     auto const over = [](operation_ref const& work) { return !work || work->done; };
     if (sanitizer::watches_threads() || s.legacy || !over(e.recorded)) return false;

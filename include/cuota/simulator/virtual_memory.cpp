@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// All physical memory is one sparse memfd. Pieces of it are mapped where the program requests, several times if requested; addresses that
-// are reserved but unmapped, or mapped without access, fault.
+// All physical memory is one sparse memfd, pieces of which are mapped on request, even several times. Addresses that are unmapped or mapped
+// without access fault.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -147,7 +147,7 @@ std::uint64_t add_physical(tables& t, device& d, std::size_t bytes, bool is_for_
                                                                .number = m.next_allocation++,
                                                                .made_at = here(),
                                                                .is_for_rdma = is_for_rdma});
-    // not zeroed: a program may not rely on it
+    // Not zeroed: a program may not rely on zeros.
     fill_new(t.view + p->offset, {.checks = m.memory_mode}, bytes);
     std::erase_if(t.alive, [](auto const& weak) { return weak.expired(); });
     t.alive.push_back(p);
@@ -187,7 +187,7 @@ std::vector<allocation_ref> whole_mappings(std::uintptr_t start, std::size_t byt
 
 bool any_mapping_in(std::uintptr_t start, std::size_t bytes) {
     auto const& memory = the_machine().memory;
-    // the last that starts before the end of the range
+    // The last that starts before the end of the range.
     auto const found = memory.lower_bound(~(start + bytes - 1));
     return found != memory.end() && found->second->mapped && ~found->first + found->second->bytes > start;
 }

@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
-/// Address ranges, physical memory and mappings, as in the driver's cuMem* functions. A mapping is an ordinary `allocation`, so that
-/// copies, memsets and pointer queries find it; the charge to the device belongs to the physical memory behind it.
+/// Address ranges, physical memory and mappings, as in the driver's cuMem* functions. A mapping is an `allocation`, so that copies, memsets
+/// and pointer queries find it; the device is charged for the physical memory.
 namespace cuota::inline v0::simulator {
 
-/// Memory of cuMemCreate. It is released when it has neither a handle nor a mapping.
+/// Memory of cuMemCreate; released without handles and mappings.
 struct physical_memory {
     std::size_t bytes;
     int device;
@@ -34,29 +34,27 @@ struct mapping {
     [[nodiscard]] access widest() const noexcept;
 };
 
-/// Returns the access that kernels of a device have to the memory.
+/// Returns the access that the device's kernels have.
 access kernel_access(device const& d, allocation const& a);
 
-/// Whether the whole range permits the access: inside one allocation or in consecutive mappings. Memory that the runtime did not allocate
-/// (`first` is null) does, unless its address is reserved for a device.
+/// Whether the whole range permits the access, inside one allocation or in consecutive mappings. Memory that the runtime did not allocate
+/// (`first` is null) permits it, unless its address is reserved for a device or for strict-mode memory.
 bool usable(allocation_ref const& first, void const* from, std::size_t bytes, access how);
 
-/// Returns the first unmapped address of a range at the time the work runs; null if there are none. Takes the lock.
+/// Returns the first unmapped address of a range, or null. Takes the lock.
 void const* first_unmapped(void const* from, std::size_t bytes);
 
-/// Returns the range at the addresses that the simulator may access: one piece, except for consecutive mappings, for which it takes the
-/// lock.
+/// Returns the range at the simulator's addresses: one piece, except for consecutive mappings, for which it takes the lock.
 std::vector<std::span<std::byte>> pieces(allocation_ref const& first, void const* from, std::size_t bytes);
 
 /// Whether the address lies in a range of cuMemAddressReserve. Under the lock.
 bool is_reserved(void const* address);
 
-/// Describes the ranges of cuMemAddressReserve, for `leaks`.
 std::vector<std::string> describe_reservations();
-/// Describes the reserved range that contains the address; empty if none does. Under the lock.
+/// Describes the reserved range that contains the address; empty if none. Under the lock.
 std::string reservation_at(void const* address);
 
-/// Returns the number and a description of each live physical memory, for `leaks`.
+/// Returns number and description of live physical memory, for `leaks`.
 std::vector<std::pair<std::uint64_t, std::string>> describe_physical_memory();
 
 }  // namespace cuota::inline v0::simulator

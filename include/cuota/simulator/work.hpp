@@ -27,7 +27,7 @@ struct device;
 struct graph_node;
 struct stream;
 
-/// Intrusive queue of streams. A stream is in at most one queue, so that `push` allocates no memory and cannot fail.
+/// Intrusive queue of streams. A stream is in at most one queue, so that `push` allocates nothing and cannot fail.
 class stream_line {
 public:
     void push(std::shared_ptr<stream> s) noexcept;
@@ -42,7 +42,7 @@ private:
     std::size_t size_ = 0;
 };
 
-/// One operation of a stream. Events and others that may query it keep it alive after it has finished.
+/// One operation of a stream. Events and waits may keep it alive after it has finished.
 struct operation {
     std::shared_ptr<stream> on;                     ///< null when finished
     std::vector<std::shared_ptr<operation>> after;  ///< operations of other streams that it depends on
@@ -50,9 +50,9 @@ struct operation {
     std::atomic<int> done{0};
     bool held = false;           ///< enqueued while a hold existed
     graph_node* node = nullptr;  ///< if captured: never enqueued, runs at each launch of its graph
-    call_sites::site from{};     ///< the call that enqueued it
-    ordering::moment at;         ///< set when it is enqueued
-    std::uint64_t turn = 0;      ///< its number among all enqueued operations
+    call_sites::site from{};
+    ordering::moment at;
+    std::uint64_t turn = 0;  ///< its number among all enqueued operations
 
     operation() = default;
     operation(operation const&) = delete;
@@ -73,7 +73,7 @@ struct task final : operation {
         (*body)();
         if (!node) drop();
     }
-    /// Destroys the body early, because the operation may live long, and clears its bytes, because LeakSanitizer scans them for pointers.
+    /// Destroys the body early, because the operation may live long, and clears its bytes, which LeakSanitizer scans for pointers.
     void drop() noexcept {
         if (!body) return;
         std::exchange(body, nullptr)->~F();
