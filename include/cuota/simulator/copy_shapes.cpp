@@ -121,7 +121,7 @@ struct batch {
         auto const* const next = std::upper_bound(first_of, first_of + attribute_count, index);
         switch (attributes[next - first_of - 1].srcAccessOrder) {
             case cudaMemcpySrcAccessOrderStream:
-            // In stream order is as late as either permits.
+            // Both permit a read in stream order, the latest possible.
             case cudaMemcpySrcAccessOrderAny: return source_read::in_order;
             case cudaMemcpySrcAccessOrderDuringApiCall: return source_read::now;
             default: return std::nullopt;

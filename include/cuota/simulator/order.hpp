@@ -156,7 +156,7 @@ void accesses(stream const& s, operation const& work, std::string const& kernel,
 void replays(stream const& s, operation const& work, graph_node const& node);
 /// Checks a free by the host, after the function's implicit wait, if it has one.
 void host_frees(allocation& a, char const* what);
-/// Checks cudaFreeAsync as an access to the whole allocation; later uses of the memory are races.
+/// Checks cudaFreeAsync as an access to the whole allocation; later uses of the memory are reported.
 void stream_frees(std::shared_ptr<allocation> const& a, stream const& s, operation const& work);
 
 /// Turns the checks on or off. Memory leased while they are off is not recorded.

@@ -19,7 +19,7 @@
 /// configure the simulated machine, make calls fail, stop and delay streams, and list live objects. The real runtime does not define them.
 ///
 /// Differences from CUDA: cudaMallocAsync and cudaFreeAsync on a capturing stream return cudaErrorStreamCaptureUnsupported and invalidate
-/// the capture instead of adding a node; graphs are made by stream capture only; cudaDeviceReset waits for the device's work instead of
+/// the capture instead of adding a node; nodes are added by stream capture only; cudaDeviceReset waits for the device's work instead of
 /// stopping it.
 ///
 /// Environment, read when the library is loaded (a malformed value prints one line and exits with status 2):
@@ -219,7 +219,7 @@ CUOTA_SIMULATOR_API void reset_peaks();
 /// effect. With `until_cleared`, all later calls fail as well. Plans accumulate.
 ///
 /// `code` cudaSuccess means cudaErrorMemoryAllocation in functions that allocate and cudaErrorUnknown in others. Functions that report
-/// errors never fail and do not count as calls of any function.
+/// errors never fail; when `function` is null, their calls are not counted.
 ///
 /// Throws: std::invalid_argument for an unknown name, a function that never fails, or an `nth` of zero
 CUOTA_SIMULATOR_API void fail_call(const char* function, std::uint64_t nth, cudaError_t code = cudaSuccess,
