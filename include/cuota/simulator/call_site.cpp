@@ -117,7 +117,6 @@ std::string hex(std::uintptr_t value) {
     return text;
 }
 
-/// Returns the standard output of a program; empty if it cannot be run.
 std::string output_of(std::vector<std::string> const& words) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return {};

@@ -30,7 +30,6 @@ cudaError_t default_code(function f) {
 
 namespace {
 
-/// Returns the planned fault that applies to this call, or cudaSuccess.
 cudaError_t planned(function f) {
     auto& m = the_machine();
     if (!m.has_faults.load(std::memory_order_acquire)) return cudaSuccess;

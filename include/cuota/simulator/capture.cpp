@@ -272,7 +272,6 @@ cudaError_t end(stream_handle const& s, cudaGraph_t* out, std::shared_ptr<graph>
     return cudaSuccess;
 }
 
-/// Adds a node after everything in the stream's capture.
 graph_node& add_node(stream& s, cudaGraphNodeType type) {
     auto& [in, tips] = s.capturing;
     auto& nodes = in->into->nodes;

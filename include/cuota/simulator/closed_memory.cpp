@@ -129,7 +129,6 @@ std::string describe_at(allocation const& a, std::uintptr_t address) {
     return text;
 }
 
-/// Returns the distance of the address from the allocation; zero inside of it.
 std::uintptr_t away_from(allocation const& a, std::uintptr_t address) {
     auto const start = reinterpret_cast<std::uintptr_t>(a.address());
     if (address < start) return start - address;

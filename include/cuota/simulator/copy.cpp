@@ -92,7 +92,6 @@ void move(copy_request const& c, place const& to, place const& from) {
     else std::memmove(to.view(c.to), from.view(c.from), c.bytes);
 }
 
-/// Reports a copy to the host of unwritten bytes.
 void look_for_poison(copy_request const& c, place const& from, made_by const& what) {
     auto const at = first_poisoned(from.view(c.from), c.bytes);
     if (!at) return;

@@ -14,7 +14,6 @@ struct rectangle {
     std::size_t width, height;
 
     [[nodiscard]] bool empty() const { return width == 0 || height == 0; }
-    /// Returns the distance from the first byte of the first row to the end of the last row.
     [[nodiscard]] std::optional<std::size_t> extent(std::size_t pitch) const {
         std::size_t bytes = 0;
         if (__builtin_mul_overflow(pitch, height - 1, &bytes) || __builtin_add_overflow(bytes, width, &bytes))

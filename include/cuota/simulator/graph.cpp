@@ -65,7 +65,6 @@ home home_of(std::shared_ptr<graph_node> const& n) {
     return found;
 }
 
-/// Returns the neighbours of a node that `pick` selects from the edges.
 template <class Pick>
 cudaError_t neighbours(function f, cudaGraphNode_t handle, cudaGraphNode_t* out, std::size_t* count,
                        Pick pick) {

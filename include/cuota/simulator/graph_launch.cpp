@@ -96,7 +96,6 @@ operation_ref work_of(launch_step const& what) {
     });
 }
 
-/// Enqueues a launch into the stream: its beginning, the steps on their lanes, its end.
 class launch {
 public:
     launch(guard& lock, graph_exec& e, stream_handle const& on) : lock_{lock}, exec_{e}, on_{on} {}

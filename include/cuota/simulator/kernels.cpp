@@ -12,7 +12,6 @@ namespace {
 constexpr int registers_per_thread = 32, warp = 32;
 constexpr int shared_by_default = 48 << 10, most_shared = 227 << 10, reserved_shared = 1 << 10;
 
-/// Values of cudaFuncSetAttribute.
 std::map<void const*, int>& dynamic_shared() {
     static auto* const all = new std::map<void const*, int>;
     return *all;

@@ -73,7 +73,6 @@ void sleep_until(clock::time_point when) {
     if (usual > 0) prctl(PR_SET_TIMERSLACK, usual);
 }
 
-/// Returns the planned delay of the copy that starts now.
 nanoseconds take_delay(clockwork& c) {
     nanoseconds sum{0};
     for (auto& [left, by] : c.delays)

@@ -20,7 +20,6 @@ struct pages {
           end{(reinterpret_cast<std::uintptr_t>(start) + bytes + host_page - 1) / host_page * host_page} {}
 };
 
-/// Returns the managed allocation that contains the whole range, or null.
 allocation_ref managed_range(void const* start, std::size_t bytes) {
     auto a = find_memory(start);
     if (!a || a->kind != memory_kind::managed || bytes == 0) return nullptr;

@@ -105,15 +105,13 @@ std::string describe(allocation const& a);
 /// Registers memory, with the present call site.
 allocation_ref note_memory(void* address, backing const& block, std::size_t bytes, memory_kind kind,
                            int device, function by);
-/// Unregisters memory that the present call frees: it can no longer be found or freed.
+/// Unregisters memory that the present call frees.
 void forget_memory(allocation_ref const& a);
-/// Records for later messages that the present call frees it.
 void remember_freed(allocation_ref const& a);
 /// Reports writes beside memory before its release. With or without the lock.
 void check_guards(allocation const& a);
 /// Releases the memory when all work that may use it has finished, or at once with unkindness::free_at_once.
 void release(guard& lock, allocation_ref const& a);
-/// Releases the resting memory whose work has finished.
 void end_rests();
 /// Counts and describes a free of an address that is not allocated; returns cudaErrorInvalidValue.
 cudaError_t refuse_free(void const* address);

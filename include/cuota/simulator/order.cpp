@@ -87,7 +87,6 @@ bool is_news(allocation const& a, record const& now, record const& before) {
     return false;
 }
 
-/// Whether the device has failed and runs no work.
 bool runs_nothing(int index) {
     auto const& all = the_machine().all_devices;
     auto const i = static_cast<std::size_t>(index);
@@ -125,7 +124,6 @@ cell_map::iterator split(cell_map& cells, cell_map::iterator at, std::size_t whe
     return right;
 }
 
-/// Merges adjacent cells with equal accesses, from `at` to `end`.
 void merge(cell_map& cells, cell_map::iterator at, std::size_t end) {
     for (auto next = std::next(at); next != cells.end() && next->first < end; next = std::next(at)) {
         if (at->second.end == next->first && at->second.last == next->second.last) {
@@ -211,7 +209,6 @@ void check_ended(record now, std::uintptr_t address, std::size_t bytes, moment c
 
 constexpr char const* in_a_graph = " in a graph";
 
-/// Returns a permanent copy of an operation's name.
 char const* lasting(std::string name) {
     return the_checker().kernel_names.insert(std::move(name)).first->c_str();
 }

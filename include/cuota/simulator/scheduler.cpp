@@ -167,7 +167,6 @@ void work_until_told(std::shared_ptr<crew> const& mine) {
 /// Whether a host thread may run work now. Not under ThreadSanitizer, which would take that for an order.
 bool may_help() { return work_may_start() && !sanitizer::watches_threads() && !late::on(); }
 
-/// Claims a ready stream, so that workers do not run it.
 bool claim_ready(stream_handle const& s) {
     if (s->state != stream::progress::ready || !may_help()) return false;
     crew_of(*s)->ready.remove(*s);

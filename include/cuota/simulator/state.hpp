@@ -248,7 +248,6 @@ void fail_device(device& d, cudaError_t code, std::string text);
 /// Releases memory that pools cache beyond their thresholds, as CUDA does when the host synchronises.
 void trim_at_synchronisation(device& d);
 void trim_pool(pool& p, std::size_t keep);
-/// Returns the units of a freed allocation to its pool.
 void return_to_pool(pool& p, std::size_t units);
 
 inline constexpr std::size_t unit = 512;

@@ -67,7 +67,6 @@ bool orders_nothing(stream const& s, event const& e) {
     return !s.blocking() || over(s.owner.legacy->last);
 }
 
-/// Calls `use` with the stream, if it exists and its device works.
 template <class Use>
 cudaError_t with_stream(function f, cudaStream_t handle, Use use) {
     return api(f, [&](guard& lock) {

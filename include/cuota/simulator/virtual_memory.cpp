@@ -102,7 +102,6 @@ bool open_file(tables& t) {
     return true;
 }
 
-/// Allocates a piece of the file; nothing if it is full.
 std::optional<std::int64_t> find_piece(tables& t, std::size_t bytes) {
     if (!open_file(t)) return std::nullopt;
     if (auto const hole = t.holes.find(bytes); hole != t.holes.end()) {
