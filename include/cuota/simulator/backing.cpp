@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t word = 8;
 constexpr std::size_t heap_guard = 64;
 
-/// No byte of it is what programs write most: below 0x80, or 0xff.
+/// Each byte is 0x80 to 0xfe and even, values that programs rarely write.
 std::uint64_t poison_at(std::uintptr_t aligned) {
     auto const scattered = (aligned / word + 0x9e37'79b9) * 0x9e37'79b9'7f4a'7c15;
     return (scattered | 0x8080'8080'8080'8080) & 0xfefe'fefe'fefe'fefe;
@@ -25,8 +25,8 @@ std::uint64_t load(std::byte const* from) {
     return value;
 }
 
-/// Calls `whole(offset, poison)` for whole words, and for the parts at both ends
-/// `part(offset, poison, first byte in the word, bytes)`, for as long as they return true.
+/// Calls `whole(offset, poison)` for whole words and `part(offset, poison, first byte in the word, bytes)` for partial words at both ends,
+/// until a call returns false.
 template <class Whole, class Part>
 void for_poison(void const* view, std::size_t bytes, Whole whole, Part part) {
     auto const address = reinterpret_cast<std::uintptr_t>(view);
@@ -56,7 +56,7 @@ void fill(std::byte* first, std::size_t bytes, Fill some) {
 }  // namespace
 
 void* take_heap(backing& out, std::size_t alignment, std::size_t bytes) {
-    constexpr std::size_t most = std::size_t{1} << 39;  // sanitizers end the program for asking much more
+    constexpr std::size_t most = std::size_t{1} << 39;  // sanitizers abort on much larger requests
     if (bytes > most) return nullptr;
     out = {.checks = the_machine().memory_mode};
     if (out.checks == memory_checks::strict) {
@@ -115,7 +115,7 @@ void poison(void* view, std::size_t bytes) {
 std::optional<std::size_t> first_poisoned(void const* view, std::size_t bytes) {
     auto const* const from = static_cast<std::byte const*>(view);
     std::optional<std::size_t> found;
-    bool const small = bytes < word && bytes >= word / 2;  // fewer bytes may be right by chance
+    bool const small = bytes < word && bytes >= word / 2;  // fewer bytes may match by chance
     for_poison(
         view, bytes,
         [&](std::size_t at, std::uint64_t value) {
@@ -152,7 +152,7 @@ void carry_poison(void* to, void const* from, std::size_t bytes) {
     auto* const target = static_cast<std::byte*>(to);
     auto const* const source = static_cast<std::byte const*>(from);
     if ((target - source) % static_cast<std::ptrdiff_t>(word) != 0)
-        return;  // no word of it is one over there
+        return;  // words are aligned differently at the target
     for_poison(
         source, bytes,
         [&](std::size_t at, std::uint64_t value) {

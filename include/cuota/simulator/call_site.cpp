@@ -27,17 +27,17 @@
 #include <unwind.h>
 
 extern "C" {
-[[gnu::visibility("hidden")]] extern char const __ehdr_start[];  // by the linker: where this library begins
-[[gnu::visibility("hidden")]] extern char const etext[];         // and where its code ends
+[[gnu::visibility("hidden")]] extern char const __ehdr_start[];  // from the linker: start of this library
+[[gnu::visibility("hidden")]] extern char const etext[];         // end of its code
 extern char** environ;
 }
 
 namespace cuota::inline v0::simulator::call_sites {
 namespace {
 
-constexpr std::uint64_t kept = std::uint64_t{1} << 63;  // the rest is a number
+constexpr std::uint64_t kept = std::uint64_t{1} << 63;  // the rest is an index
 constexpr std::uint64_t told = std::uint64_t{1} << 62;  // the rest is a pointer and a line
-constexpr int line_bits = 14;                           // which leaves 48 for an address
+constexpr int line_bits = 14;                           // leaves 48 for an address
 constexpr unsigned most_line = (1u << line_bits) - 1;
 constexpr std::size_t most_shown = 3;
 
@@ -46,7 +46,7 @@ bool is_ours(std::uintptr_t address) {
            static_cast<std::uintptr_t>(etext - __ehdr_start);
 }
 
-/// This library is compiled with frame pointers, so its own frames can be walked for next to nothing.
+/// Walks this library's own frames, which is cheap because it is compiled with frame pointers.
 [[gnu::noinline]] std::uintptr_t first_caller() noexcept {
     struct frame {
         frame const* outer;
@@ -61,20 +61,20 @@ bool is_ours(std::uintptr_t address) {
 _Unwind_Reason_Code note_frame(_Unwind_Context* context, void* data) {
     auto& out = *static_cast<stack*>(data);
     auto const address = _Unwind_GetIP(context);
-    if (is_ours(address)) return out.depth == 0 ? _URC_NO_REASON : _URC_END_OF_STACK;  // we called the kernel
+    // The simulator called the kernel.
+    if (is_ours(address)) return out.depth == 0 ? _URC_NO_REASON : _URC_END_OF_STACK;
     if (address == 0 || out.depth == stack::most) return _URC_END_OF_STACK;
     out.frames[out.depth++] = address;
     return _URC_NO_REASON;
 }
 
-// ---- stacks that are kept ----
+// ---- stored stacks ----
 
 struct tables {
     std::mutex mutex;
     std::map<std::vector<std::uintptr_t>, std::uintptr_t> numbers;
     std::vector<std::vector<std::uintptr_t> const*> stacks;
-    std::map<std::uintptr_t, std::vector<std::string>>
-        lines;  ///< of an address: "file:line", inlined ones first
+    std::map<std::uintptr_t, std::vector<std::string>> lines;  ///< by address: "file:line", inlined first
 };
 
 tables& known() {
@@ -90,11 +90,9 @@ std::vector<std::uintptr_t> frames_of(site s) {
     return value & kept ? *known().stacks[value & ~kept] : std::vector{value};
 }
 
-// ---- files and lines ----
-
 struct module {
     std::string file;
-    std::uintptr_t base = 0;  ///< to be taken off an address, zero in a program that is not relocated
+    std::uintptr_t base = 0;  ///< to be subtracted from an address; zero if not relocated
 };
 
 module module_of(std::uintptr_t address) {
@@ -102,7 +100,7 @@ module module_of(std::uintptr_t address) {
     if (dladdr(reinterpret_cast<void*>(address), &info) == 0 || !info.dli_fname) return {};
     auto const* const header = static_cast<ElfW(Ehdr) const*>(info.dli_fbase);
     auto const base = header->e_type == ET_EXEC ? 0 : reinterpret_cast<std::uintptr_t>(info.dli_fbase);
-    // The main program is known by the name it was called by, which may be no path from here.
+    // The main program's name is the one it was started by, which may not be a path from here.
     std::string file = info.dli_fname;
     if (access(file.c_str(), R_OK) != 0) file = "/proc/self/exe";
     if (file == "/proc/self/exe") {
@@ -119,7 +117,6 @@ std::string hex(std::uintptr_t value) {
     return text;
 }
 
-/// What a program prints; empty when it cannot be run.
 std::string output_of(std::vector<std::string> const& words) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return {};
@@ -130,7 +127,7 @@ std::string output_of(std::vector<std::string> const& words) {
     std::vector<char*> arguments;
     for (auto const& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
-    // Without what the program itself was made to load, which may be this very library.
+    // Without LD_PRELOAD, which may name this library.
     std::vector<char*> variables;
     for (auto* const* v = environ; *v; ++v)
         if (std::strncmp(*v, "LD_PRELOAD=", 11) != 0) variables.push_back(*v);
@@ -152,7 +149,7 @@ std::string output_of(std::vector<std::string> const& words) {
     return text;
 }
 
-/// What every program ends in tells nothing about this one.
+/// Frames in system libraries are the same in every program.
 bool is_of_the_system(module const& m) {
     auto const name = m.file.substr(m.file.rfind('/') + 1);
     for (char const* const known : {"libc.so", "libc-", "libstdc++.so", "libm.so", "ld-linux"})
@@ -160,7 +157,7 @@ bool is_of_the_system(module const& m) {
     return false;
 }
 
-/// Asks binutils once for all addresses in a module. A return address is one past its call.
+/// Runs addr2line once for all addresses in a module. A return address is one past its call.
 void look_up(module const& in, std::vector<std::uintptr_t> const& addresses) {
     std::vector<std::string> words{"addr2line", "-a", "-i", "-e", in.file};
     std::map<std::uintptr_t, std::uintptr_t> by_offset;
@@ -206,11 +203,11 @@ void look_up_all(std::set<std::uintptr_t> const& wanted) {
     for (auto const& [file, entry] : by_module) look_up(entry.first, entry.second);
 }
 
-/// A line of cuota's own headers, or of a library's.
+/// Whether the line belongs to cuota's own headers or to a library.
 bool passes_on(std::string_view line) {
     for (char const* const folder : {"core", "runtime", "resource", "guard", "pool", "buffer", "data"})
         if (line.find(std::string{"/include/cuota/"} + folder + '/') != line.npos) return true;
-    if (line.find(".S:") != line.npos) return true;  // such as memcpy, where the C library has lines
+    if (line.find(".S:") != line.npos) return true;  // such as memcpy, if the C library has debug information
     return line.find("/include/c++/") != line.npos || line.find("/cccl/") != line.npos ||
            line.starts_with("/usr/include/");
 }
@@ -237,7 +234,7 @@ std::string text_of(site s) {
     return text.empty() ? anything : text;
 }
 
-// ---- marks: \1 number \2 ----
+// ---- placeholders: \1 number \2 ----
 
 constexpr char opens = '\1', closes = '\2';
 
@@ -290,8 +287,7 @@ site of(stack const& s) noexcept {
         if (is_new) t.stacks.push_back(&entry->first);
         return static_cast<site>(entry->second | kept);
     } catch (std::bad_alloc const&) {
-        return static_cast<site>(
-            s.frames[0]);  // what is given back must be, also when the host has no memory
+        return static_cast<site>(s.frames[0]);  // out of memory: a free must not fail
     }
 }
 

@@ -8,38 +8,38 @@
 #include <string>
 #include <vector>
 
-/// Where in the program a call came from, for messages with two places.
+/// Call sites in the program, for messages.
 ///
-/// Taking one is a matter of nanoseconds: it is the address to which the call returns, and in deep mode those of
-/// its callers as well. Files and lines are looked up when somebody reads the message.
+/// Recording one takes nanoseconds: it is the return address of the call and, in deep mode, those of its callers. Files and lines are
+/// resolved when a message is read.
 namespace cuota::inline v0::simulator::call_sites {
 
-/// The addresses that a call would return through, innermost first. Or the place itself, where the caller has told it.
+/// Return addresses of a call, innermost first, or the file and line that the caller passed.
 struct stack {
     static constexpr std::size_t most = 24;
     std::array<std::uintptr_t, most> frames{};
     std::size_t depth = 0;
-    char const* file = nullptr;  ///< lives for ever
+    char const* file = nullptr;  ///< never freed
     unsigned line = 0;
 };
 
-/// One address, the number of a stack that is kept, or a file and a line. Zero: not known.
+/// One address, the index of a stored stack, or a file and a line. Zero means unknown.
 enum class site : std::uint64_t { unknown = 0 };
 
-/// The stack outside of the simulator. `deep` asks for more than the innermost frame, at a microsecond or so.
+/// Records the stack outside of the simulator; with `deep`, all frames, which takes about a microsecond.
 void take(stack& out, bool deep) noexcept;
 
-/// The site of a stack. Any thread, as all of these.
+/// Returns the site of a stack. Threads: any, for all functions of this namespace.
 site of(stack const& s) noexcept;
-/// The site of a place in a file whose name lives for ever.
+/// Returns the site of a line; the string `file` is never freed.
 site of(char const* file, unsigned line);
 
-/// " at file.cpp:12", with up to two callers " < file.cpp:40 < main.cpp:7" where they are known, or nothing for an
-/// unknown one; as a mark that `resolve` replaces.
+/// Returns a placeholder, which `resolve` replaces by " at file.cpp:12", with up to two known callers " < file.cpp:40 < main.cpp:7", or by
+/// nothing if the site is unknown.
 std::string mark(site s);
 
-/// Replaces the marks of all texts by places. A place is where the program called, and not where one of cuota's own
-/// headers passed the call on, as far as the stack tells. Cost: a process is started for what is not known yet.
+/// Replaces the placeholders. A call site is a line of the program, not of cuota's own headers, as far as the stack shows.
+/// Cost: starts a process for addresses that were not resolved before.
 void resolve(std::vector<std::string>& texts);
 std::string resolved(std::string text);
 

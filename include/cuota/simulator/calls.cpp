@@ -12,8 +12,7 @@ machine& the_machine() {
 }
 
 machine::machine() {
-    // All devices exist from the start, so that a reference to one is good for ever; `devices` says how many
-    // show.
+    // All devices exist from the start, so that references to them stay valid; `devices` is the number of visible ones.
     for (int i = 0; i < most_devices; ++i) {
         auto d = std::make_unique<device>(i);
         d->capacity = capacity;
@@ -31,7 +30,6 @@ cudaError_t default_code(function f) {
 
 namespace {
 
-/// Whether a planned fault hits this call.
 cudaError_t planned(function f) {
     auto& m = the_machine();
     if (!m.has_faults.load(std::memory_order_acquire)) return cudaSuccess;
@@ -39,7 +37,8 @@ cudaError_t planned(function f) {
     cudaError_t hit = cudaSuccess;
     for (auto& fault : m.faults) {
         if (fault.only ? *fault.only != f : false) continue;
-        if (fault.calls_left > 0) --fault.calls_left;  // zero: it has struck, and stays if it is of that kind
+        // Zero: it has applied already, and persists if until_cleared.
+        if (fault.calls_left > 0) --fault.calls_left;
         if (fault.calls_left == 0 && hit == cudaSuccess)
             hit = fault.code == cudaSuccess ? default_code(f) : fault.code;
     }
@@ -57,7 +56,7 @@ admission admit(function f) {
     auto const kind = trait_of(f);
     m.calls[static_cast<std::size_t>(f)].fetch_add(1, std::memory_order_relaxed);
     caller.calling = f;
-    // What the program has said is about the call that follows a change of the mode.
+    // The call site and tag that the program passed belong to the call after a change of the mode.
     bool const is_about_it = f != function::cudaThreadExchangeStreamCaptureMode;
     caller.from.file = is_about_it ? std::exchange(caller.told_file, nullptr) : nullptr;
     caller.from.line = caller.told_line;

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-// What a capturing stream takes instead of running it, and what CUDA forbids meanwhile.
+// Operations on capturing streams, and the calls that CUDA forbids during a capture.
 namespace cuota::inline v0::simulator {
 namespace {
 
-std::uint64_t call_number = 0;  ///< of calls made while something is captured
+std::uint64_t call_number = 0;  ///< of calls during captures
 
 std::uint64_t this_thread() {
     static std::atomic<std::uint64_t> threads{0};
@@ -32,7 +32,7 @@ cudaGraphNodeType type_of(function f) {
     }
 }
 
-/// Calls that become nodes, or edges between them, on a stream that captures.
+/// Calls that become nodes or edges on a capturing stream.
 bool can_be_captured(function f) {
     switch (f) {
         case function::cudaMemcpyAsync:
@@ -55,7 +55,7 @@ bool can_be_captured(function f) {
     }
 }
 
-/// Calls that ask what a stream is. They concern no work; of a stream that is captured a driver (580) refuses them all the same.
+/// Queries of a stream's properties. They involve no work; driver 580 returns an error for a capturing stream nevertheless.
 bool only_asks(function f) {
     switch (f) {
         case function::cudaStreamGetId:
@@ -70,7 +70,7 @@ bool asks_about_captures(function f) {
     return f == function::cudaStreamIsCapturing || f == function::cudaStreamGetCaptureInfo;
 }
 
-/// What CUDA calls potentially unsafe: no stream sees its effect, so no capture could.
+/// Calls that CUDA documents as potentially unsafe: they have effects outside of streams, which cannot be captured.
 bool unsafe(function f) {
     switch (f) {
         case function::cudaMalloc:
@@ -87,7 +87,7 @@ bool unsafe(function f) {
     }
 }
 
-/// What else may wait, allocate, free, create, destroy or map: CUDA does not say that it is safe.
+/// Further calls that may wait, allocate, free, create, destroy or map: CUDA does not document them as safe.
 bool perhaps_unsafe(function f) {
     switch (f) {
         case function::cudaSetDevice:
@@ -134,7 +134,7 @@ bool perhaps_unsafe(function f) {
     }
 }
 
-/// The same of calls that use a default stream, about which there is another rule that comes first.
+/// Unsafe calls that use a default stream, whose own rule is applied first.
 bool synchronous(function f) {
     switch (f) {
         case function::cudaMemcpy:
@@ -154,7 +154,7 @@ bool has_stream(capture const& c, Which which) {
     });
 }
 
-/// Invalidates the captures that `which` says are broken; the error if there is one.
+/// Invalidates the captures that `which` selects; returns the error if there were any.
 template <class Which>
 cudaError_t invalidate_all(cudaError_t error, Which which) {
     auto result = cudaSuccess;
@@ -187,7 +187,6 @@ cudaError_t refuse_device(device const& d) {
     });
 }
 
-/// Takes all streams out of the capture.
 void finish(capture& c) {
     for (auto const& weak : c.streams)
         if (auto const s = weak.lock()) s->capturing = {};
@@ -196,7 +195,7 @@ void finish(capture& c) {
     std::erase_if(the_machine().captures, [&c](auto const& other) { return other.get() == &c; });
 }
 
-/// Whether a node does not come before where the origin stands.
+/// Whether a node does not precede the origin's present position.
 bool unjoined(graph const& g, std::vector<std::size_t> const& tips) {
     std::vector<bool> joined(g.nodes.size());
     for (auto const tip : tips) joined[tip] = true;
@@ -212,7 +211,7 @@ void add_tips(std::vector<std::size_t>& to, std::vector<std::size_t> const& more
         if (std::find(to.begin(), to.end(), tip) == to.end()) to.push_back(tip);
 }
 
-/// Counts what a capture forbids, and says which one. Gives the error.
+/// Counts and reports a violation of the capture rules. Returns the error.
 cudaError_t note_refusal(cudaError_t error, capture const* c) {
     auto line = this_call() + " breaks the rules of stream capture: " + text_of(error);
     if (c) line += "; it began" + call_sites::mark(c->begun);
@@ -273,7 +272,6 @@ cudaError_t end(stream_handle const& s, cudaGraph_t* out, std::shared_ptr<graph>
     return cudaSuccess;
 }
 
-/// Adds a node to what the stream captures, after all that is there.
 graph_node& add_node(stream& s, cudaGraphNodeType type) {
     auto& [in, tips] = s.capturing;
     auto& nodes = in->into->nodes;
@@ -366,7 +364,7 @@ std::shared_ptr<graph> leave_capture(stream& s) {
     if (!c) return nullptr;
     invalidate(*c, cudaErrorStreamCaptureInvalidated);
     if (c->origin != &s) return nullptr;
-    finish(*c);  // nobody could end it
+    finish(*c);  // no stream could end it
     return forget_graph(c->handle);
 }
 

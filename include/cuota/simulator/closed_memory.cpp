@@ -17,17 +17,17 @@ namespace cuota::inline v0::simulator::closed_memory {
 namespace {
 
 constexpr std::size_t alignment = 256;
-constexpr std::size_t arena_bytes = std::size_t{1} << 38;  // of addresses, not of memory
+constexpr std::size_t arena_bytes = std::size_t{1} << 38;  // of address space
 constexpr std::size_t most_arenas = 64;
 
 struct arena {
-    std::uintptr_t first;  ///< as the program sees it
+    std::uintptr_t first;  ///< in the program's view
     std::ptrdiff_t shift;
     int file;
-    std::size_t next;  ///< the first byte that was never given out
+    std::size_t next;  ///< the first byte that was never allocated
 };
 
-/// Whole pages. The last of them belongs to nobody.
+/// Whole pages, of which the last is unused.
 struct extent {
     std::uintptr_t first;
     std::size_t bytes;
@@ -37,8 +37,8 @@ struct tables {
     std::mutex mutex;
     std::vector<arena> arenas;
     std::list<extent> given_back;                                ///< oldest first
-    std::map<std::uintptr_t, std::list<extent>> lent;            ///< one each, by its first page
-    std::map<std::uintptr_t, std::weak_ptr<allocation>> owners;  ///< the same pages, who has them
+    std::map<std::uintptr_t, std::list<extent>> lent;            ///< one extent each, keyed by its first page
+    std::map<std::uintptr_t, std::weak_ptr<allocation>> owners;  ///< the blocks, by the same keys
 };
 
 tables& known() {
@@ -81,7 +81,7 @@ bool add_arena() {
     return true;
 }
 
-/// Addresses that were never used; only when there are none left, those that have rested longest.
+/// Allocates addresses that were never used. If none are left, reuses those that were freed first.
 std::optional<extent> take_extent(std::size_t bytes) {
     auto& t = known();
     if (bytes > arena_bytes - host_page) return std::nullopt;
@@ -103,7 +103,7 @@ void protect(allocation const& a, int rights) {
     mprotect(at(begin), in_pages(a.block.guard_before + a.bytes), rights);
 }
 
-/// The block whose pages hold the address, the page behind it included.
+/// Returns the block whose pages, including the unused page behind it, contain the address.
 allocation_ref owner_of(std::uintptr_t address) {
     auto& t = known();
     std::lock_guard lock{t.mutex};
@@ -123,20 +123,19 @@ std::string where_in(allocation const& a, std::uintptr_t address) {
 std::string describe_at(allocation const& a, std::uintptr_t address) {
     auto text = where_in(a, address) + describe(a);
     if (a.now == allocation::phase::pending) text += ", which is not there yet";
-    // The call that frees it may have been made long before it is released, by late work even before it is there.
+    // The free may have been called long before the release, and even before the allocation if work runs late.
     bool const given_up = a.freed_at != call_sites::site::unknown;
     if (given_up || a.now == allocation::phase::released) text += freed_text(a);
     return text;
 }
 
-/// How far the address is from the allocation; zero inside of it.
 std::uintptr_t away_from(allocation const& a, std::uintptr_t address) {
     auto const start = reinterpret_cast<std::uintptr_t>(a.address());
     if (address < start) return start - address;
     return address - start < a.bytes ? 0 : address - start - a.bytes + 1;
 }
 
-/// The blocks around an address, nearest first. One at least as near as alignment may put it is the only one.
+/// Returns the blocks around an address, nearest first; only the nearest if its distance is at most the alignment.
 std::vector<allocation_ref> blocks_around(std::uintptr_t address) {
     constexpr std::uintptr_t nearby = std::uintptr_t{256} << 10;
     auto& t = known();
@@ -165,7 +164,7 @@ std::string what_lies_at(void const* where) {
     auto const freed = freed_memory_at(where);
     bool const known_block = !around.empty() && away_from(*around.front(), address) <= alignment;
     if (!known_block && !freed.empty()) return freed;
-    // The program may have meant any of them.
+    // The program may have meant each of them.
     for (auto const& a : around) text += (text.empty() ? "" : ", and ") + describe_at(*a, address);
     if (auto const range = reservation_at(where); !range.empty())
         text += (text.empty() ? "" : ", in ") + range + ", where nothing is mapped";
@@ -174,7 +173,6 @@ std::string what_lies_at(void const* where) {
 
 namespace {
 
-/// The stack of the code that faulted.
 call_sites::stack stack_of_fault(std::uintptr_t instruction) {
     call_sites::stack whole, result;
     call_sites::take(whole, true);
@@ -182,7 +180,7 @@ call_sites::stack stack_of_fault(std::uintptr_t instruction) {
     auto const* const end = begin + whole.depth;
     auto const* from = std::find(begin, end, instruction);
     if (from != end) ++from;
-    result.frames[result.depth++] = instruction + 1;  // as if it were a call
+    result.frames[result.depth++] = instruction + 1;  // like a return address
     for (; from < end && result.depth < result.most; ++from) result.frames[result.depth++] = *from;
     return result;
 }
@@ -201,7 +199,7 @@ std::uintptr_t instruction_of(void* context) {
 struct sigaction previous;
 std::mutex previous_mutex;
 
-/// As if this handler were not there.
+/// Forwards the signal to the handler that was installed before.
 void pass_on(int signal, siginfo_t* info, void* context) {
     thread_local bool passing = false;
     struct sigaction before;
@@ -209,10 +207,10 @@ void pass_on(int signal, siginfo_t* info, void* context) {
         std::lock_guard lock{previous_mutex};
         before = previous;
     }
-    bool const again = std::exchange(passing, true);  // the other handler has raised it in turn
+    bool const again = std::exchange(passing, true);  // the other handler raised it again
     if (again || before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) {
         std::signal(signal, SIG_DFL);
-        if (info->si_code <= 0) std::raise(signal);  // sent; a fault comes back by itself
+        if (info->si_code <= 0) std::raise(signal);  // sent by a process; a fault repeats by itself
     } else if (before.sa_flags & SA_SIGINFO) {
         before.sa_sigaction(signal, info, context);
     } else {
@@ -264,7 +262,7 @@ struct fault_handler {
             note_misuse(the_machine().misuse.host_accesses, text);
             return verdict::host_fault;
         }
-        auto& fault = running->fault;  // nothing of ours may be left behind when the kernel is jumped out of
+        auto& fault = running->fault;  // not a local: the jump skips destructors
         fault = "kernel " + running->name_ + call_sites::mark(running->from_) + " touches" + by + ' ' +
                 what_lies_at(where);
         if (only_reads) fault += ", which may only be read";
@@ -327,10 +325,10 @@ void give(void* address, backing const& b, std::size_t) {
     auto const& in = *arena_of(first);
     auto const bytes = lent->second.front().bytes;
     mprotect(at(first), bytes, PROT_NONE);  // a kernel that is not ordered may have it open
-    // The host's memory goes back as well; where it cannot, it does at the end of the program.
+    // Releases the host's memory as well; if that fails, it is released at exit.
     (void)fallocate(in.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first - in.first),
                     static_cast<off_t>(bytes));
-    t.given_back.splice(t.given_back.end(), lent->second);  // takes no memory, which the host may not have
+    t.given_back.splice(t.given_back.end(), lent->second);  // allocates no memory, so that a free cannot fail
     t.owners.erase(first);
     t.lent.erase(lent);
 }
@@ -356,7 +354,7 @@ void watch_faults() noexcept {
     previous = now;
     struct sigaction ours {};
     ours.sa_sigaction = &fault_handler::handle;
-    ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // it may end in a jump or a throw
+    ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // SA_NODEFER: the handler may leave by a jump or an exception
     sigaction(SIGSEGV, &ours, nullptr);
 }
 

@@ -6,36 +6,33 @@
 
 #include <csetjmp>
 
-/// Device memory that the host cannot reach, for `memory_checks::strict`.
+/// Device memory that the host cannot access, for `memory_checks::strict`.
 ///
-/// One large file without a name is mapped twice: at the addresses that the program gets, where every touch faults,
-/// and at others, where the simulator works. Each block has its pages to itself and a page behind it that belongs to
-/// nobody; it ends where its last page does, as far as its alignment lets it. A kernel that touches a live block
-/// faults as well: then the block is opened until that kernel ends.
+/// One large memfd is mapped twice: without access rights at the program's addresses, and with them at the simulator's. Each block has its
+/// own pages and one unused page behind them; it ends where its last page ends, as far as its alignment permits. A kernel's first access to
+/// a live block faults as well and opens the block until that kernel finishes.
 namespace cuota::inline v0::simulator::closed_memory {
 
-/// A block of so many bytes, aligned to 256, its guard bytes in place; null when there is none. Any thread, with or
-/// without the lock, as all of these.
+/// Allocates `bytes` bytes, aligned to 256, with guard bytes; null on failure.
+/// Threads: any, with or without the lock, for all functions of this namespace.
 void* take(backing& out, std::size_t bytes);
-/// The address is not used again for as long as there are others.
+/// Frees a block. Its addresses are reused only when no unused ones are left.
 void give(void* address, backing const& b, std::size_t bytes);
 
-/// Who owns what lies at the address from now on: blocks are known until they are given back, longer than the
-/// program may use them.
+/// Records the owner of the block, until the memory is released.
 void belongs_to(allocation_ref const& a);
-/// Whether the address is that of a block, or could be: nothing else ever lies there.
+/// Whether the address lies in the range of such blocks, live or not.
 bool is_closed(void const* address) noexcept;
 
-/// The memory at an address, and why it is not to be touched if it is not; for messages. Under the lock.
+/// Describes the memory at an address and why an access there is invalid, for messages. Under the lock.
 std::string what_lies_at(void const* address);
 
-/// Makes sure that faults come here. Other code may have taken the signal, such as a test framework. Costs a system
-/// call.
+/// Installs the fault handler again if other code, such as a test framework, has replaced it. Cost: a system call.
 void watch_faults() noexcept;
-/// Whether there was ever such a block, or a mapping that is closed: else there is nothing to watch.
+/// Whether faults must be handled, because such a block or mapping has existed.
 bool in_use() noexcept;
 
-/// What one kernel opens, on the thread that runs it. Closes it at the end, and looks at the guard bytes.
+/// The blocks that one kernel has opened on its thread. The destructor closes them and checks their guard bytes.
 class kernel_run {
 public:
     kernel_run(device const& d, std::string const& name, call_sites::site from) noexcept;
@@ -43,8 +40,8 @@ public:
     kernel_run(kernel_run const&) = delete;
     kernel_run& operator=(kernel_run const&) = delete;
 
-    std::jmp_buf way_out;  ///< to be set before the kernel starts; taken when it touches what it must not
-    std::string fault;     ///< set then
+    std::jmp_buf way_out;  ///< target of the jump after an invalid access; set before the kernel starts
+    std::string fault;     ///< the message of that access
 
 private:
     friend struct fault_handler;

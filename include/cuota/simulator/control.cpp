@@ -96,7 +96,7 @@ void forget_misuse() {
 }
 
 void choose(memory_checks wanted) {
-    // ThreadSanitizer does not let a program answer its own faults.
+    // ThreadSanitizer does not let a program handle its own faults.
     if (sanitizer::watches_threads() && wanted == memory_checks::strict) wanted = memory_checks::heap;
     the_machine().memory_mode = wanted;
     the_machine().deep_sites = wanted == memory_checks::strict;

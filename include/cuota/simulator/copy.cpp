@@ -12,7 +12,7 @@
 namespace cuota::inline v0::simulator {
 namespace {
 
-/// One end of a copy. Memory the runtime does not know is pageable host memory.
+/// One end of a copy. Memory that the runtime did not allocate is pageable host memory.
 struct place {
     allocation_ref memory;
 
@@ -31,14 +31,14 @@ struct place {
         return memory ? memory->view(address) : static_cast<std::byte*>(const_cast<void*>(address));
     }
     [[nodiscard]] bool in_pieces() const { return memory && memory->mapped; }
-    /// Whether what nobody has written is known in it.
+    /// Whether bytes that were never written can be recognized.
     [[nodiscard]] bool is_watched() const {
         return memory && memory->kind == memory_kind::device && !memory->mapped &&
                memory->block.checks == memory_checks::strict;
     }
 };
 
-/// The call that enqueued a piece of work, for what is to be said about it when it runs.
+/// The call that enqueued an operation, for messages at the time it runs.
 struct made_by {
     function call = caller.calling;
     call_sites::site from = here();
@@ -57,8 +57,7 @@ bool direction_fits(place const& to, place const& from, cudaMemcpyKind kind) {
     return false;
 }
 
-/// Memory that is gone, or not there yet, when the work reaches it: what a device would call an illegal
-/// address.
+/// Whether memory that the work reaches is allocated, in stream order; if not, reports an illegal address.
 bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, device& d, made_by const& what) {
     if (!a) return true;
     auto const* const hole = a->mapped ? first_unmapped(from, bytes) : nullptr;
@@ -74,7 +73,7 @@ bool reachable(allocation_ref const& a, void const* from, std::size_t bytes, dev
     return false;
 }
 
-/// As memmove, between what may lie in several pieces.
+/// Copies like memmove between ranges of several pieces.
 void move(std::vector<std::span<std::byte>> to, std::vector<std::span<std::byte>> from) {
     for (std::size_t t = 0, f = 0; t < to.size() && f < from.size();) {
         auto const n = std::min(to[t].size(), from[f].size());
@@ -93,7 +92,6 @@ void move(copy_request const& c, place const& to, place const& from) {
     else std::memmove(to.view(c.to), from.view(c.from), c.bytes);
 }
 
-/// A copy to the host of what nobody has written.
 void look_for_poison(copy_request const& c, place const& from, made_by const& what) {
     auto const at = first_poisoned(from.view(c.from), c.bytes);
     if (!at) return;
@@ -116,7 +114,7 @@ operation_ref copy_task(copy_request const& c, place to, place from, stream_hand
     });
 }
 
-/// The source is read before the call returns; the device gets it later.
+/// Reads the source before the call returns; the device's copy follows later.
 operation_ref staged_copy_task(guard& lock, copy_request c, place to, stream_handle const& s) {
     lock.unlock();
     auto staging = std::make_unique_for_overwrite<std::byte[]>(c.bytes);
@@ -130,11 +128,12 @@ operation_ref staged_copy_task(guard& lock, copy_request c, place to, stream_han
         [inner = copy_task(c, std::move(to), {}, s), keep = std::move(staging)] { inner->run(); });
 }
 
-/// Only what the runtime knows of: pageable memory is read before the call returns, or the call waits.
+/// Checks memory that the runtime allocated: pageable memory is read before the call returns, or the call waits.
 void check_order(copy_request const& c, place const& to, place const& from, stream const& s,
                  operation const& work) {
     auto const* const what = name_of(caller.calling);
-    if (from.memory && c.read != source_read::now)  // read before the call returned, in no stream's order
+    // Otherwise it was read during the call, outside of stream order.
+    if (from.memory && c.read != source_read::now)
         ordering::accesses(s, work, what, from.memory, c.from, c.bytes, ordering::use::reads);
     if (to.memory) ordering::accesses(s, work, what, to.memory, c.to, c.bytes, ordering::use::writes);
 }
@@ -166,7 +165,7 @@ cudaError_t bad_direction(void const* to, void const* from) {
     return cudaErrorInvalidValue;
 }
 
-/// Device memory that is no more: its address is nothing else meanwhile.
+/// Whether the address is freed device memory in strict mode.
 bool is_gone(void const* address) { return closed_memory::is_closed(address) && !find_memory(address); }
 
 }  // namespace
@@ -192,7 +191,8 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
     if (!from.holds(c.from, c.bytes, access::read)) return bad_range(c.from, c.bytes);
 
     bool const usual =
-        c.read == source_read::usual && !s->capturing.in;  // else a node, which reads when it runs
+        // A captured copy is a node, which reads when it runs.
+        c.read == source_read::usual && !s->capturing.in;
     bool const staged = c.read == source_read::now || (usual && from.pageable() && to.device());
     bool const both_on_device = from.device() && to.device();
     bool const between_hosts = !from.device() && !to.device();
@@ -207,11 +207,11 @@ cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle) {
 
 namespace {
 
-/// Writes the value from `done` bytes after its beginning on.
+/// Writes the repeated value, starting `done` bytes into the pattern.
 void write(std::span<std::byte> to, set_value const& what, std::size_t done) {
     if (what.bytes == 1) return (void)std::memset(to.data(), static_cast<int>(what.value), to.size());
     std::byte value[sizeof what.value];
-    std::memcpy(value, &what.value, sizeof value);  // of which the lower bytes come first
+    std::memcpy(value, &what.value, sizeof value);  // little endian: the lower bytes come first
     for (std::size_t i = 0; i != to.size(); ++i) to[i] = value[(done + i) % what.bytes];
 }
 
@@ -283,7 +283,7 @@ CUresult memset_d32_ptsz(CUdeviceptr to, unsigned value, std::size_t count, CUst
 
 namespace {
 
-/// Only device memory is set behind the caller's back.
+/// Only memsets of device memory are asynchronous with respect to the host.
 cudaError_t set_and_wait(guard& lock, void* to, int value, std::size_t bytes, cudaStream_t handle) {
     auto const where = find_memory(to);
     auto const result = set(lock, to, {static_cast<unsigned>(value)}, bytes, handle);

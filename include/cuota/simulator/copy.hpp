@@ -8,8 +8,8 @@ namespace cuota::inline v0::simulator {
 
 /// When the source of a copy is read.
 enum class source_read {
-    usual,     ///< pageable memory before the call returns, all other memory in stream order
-    in_order,  ///< whatever memory it is, in stream order
+    usual,     ///< pageable memory before the call returns, other memory in stream order
+    in_order,  ///< all memory in stream order
     now,       ///< before the call returns
 };
 
@@ -18,21 +18,21 @@ struct copy_request {
     void const* from;
     std::size_t bytes;
     cudaMemcpyKind kind;
-    bool wait;  ///< cudaMemcpy rather than cudaMemcpyAsync
+    bool wait;  ///< cudaMemcpy, not cudaMemcpyAsync
     source_read read = source_read::usual;
-    bool has_latency = true;  ///< but for the rows of a 2D copy after its first
+    bool has_latency = true;  ///< false for all rows of a 2D copy except its first
 };
 
-/// Checks and enqueues a copy. Nothing has happened unless it is cudaSuccess or the failure of the device.
+/// Checks and enqueues a copy. Has no effect unless it returns cudaSuccess or the device's failure.
 cudaError_t copy(guard& lock, copy_request const& c, cudaStream_t handle);
-/// What a memset writes over and over: the lower `bytes` bytes of `value`; 1, 2 or 4.
+/// Value of a memset: the lower `bytes` (1, 2 or 4) bytes of `value`, repeated.
 struct set_value {
     unsigned value;
     std::size_t bytes = 1;
 };
-/// The same of a memset of `bytes` bytes, which never waits.
+/// The same for a memset of `bytes` bytes, which never waits.
 cudaError_t set(guard& lock, void* to, set_value value, std::size_t bytes, cudaStream_t handle);
-/// The range is not one that may be used so: cudaErrorInvalidValue.
+/// Reports an invalid range; returns cudaErrorInvalidValue.
 cudaError_t bad_range(void const* first, std::size_t bytes);
 
 }  // namespace cuota::inline v0::simulator

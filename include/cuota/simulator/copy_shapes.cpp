@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-// Copies that are several: rows of a rectangle, a batch. And the one that concerns two devices.
+// Copies of rectangles and batches, and copies between two devices.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -14,7 +14,6 @@ struct rectangle {
     std::size_t width, height;
 
     [[nodiscard]] bool empty() const { return width == 0 || height == 0; }
-    /// From the first byte of the first row to the last of the last.
     [[nodiscard]] std::optional<std::size_t> extent(std::size_t pitch) const {
         std::size_t bytes = 0;
         if (__builtin_mul_overflow(pitch, height - 1, &bytes) || __builtin_add_overflow(bytes, width, &bytes))
@@ -77,7 +76,7 @@ cudaError_t set_2d(function f, void* to, std::size_t pitch, int value, rectangle
     });
 }
 
-/// What happens in the stream comes after all that the devices have been given so far.
+/// Orders later work of the stream after all work that the devices have now.
 void come_after_all(guard& lock, stream_handle const& s, std::vector<device*> const& devices) {
     auto barrier = make_task([] {});
     auto const come_after = [&](stream const& other) {
@@ -107,7 +106,7 @@ struct batch {
     std::size_t const* sizes;
     std::size_t count;
     cudaMemcpyAttributes const* attributes;
-    std::size_t const* first_of;  ///< the copy from which the attribute counts
+    std::size_t const* first_of;  ///< index of the first copy of each attribute
     std::size_t attribute_count;
 
     [[nodiscard]] bool makes_sense() const {
@@ -121,7 +120,8 @@ struct batch {
         auto const* const next = std::upper_bound(first_of, first_of + attribute_count, index);
         switch (attributes[next - first_of - 1].srcAccessOrder) {
             case cudaMemcpySrcAccessOrderStream:
-            case cudaMemcpySrcAccessOrderAny: return source_read::in_order;  // as late as either allows
+            // Both permit a read in stream order, the latest possible.
+            case cudaMemcpySrcAccessOrderAny: return source_read::in_order;
             case cudaMemcpySrcAccessOrderDuringApiCall: return source_read::now;
             default: return std::nullopt;
         }
@@ -134,7 +134,7 @@ struct batch {
     }
 };
 
-/// The copies of a batch have no order of their own, so they are made last one first: who relies on one sees it.
+/// Enqueues the unordered copies of a batch in reverse, which exposes programs that rely on an order.
 cudaError_t copy_batch(guard& lock, batch const& b, cudaStream_t s) {
     if (s == nullptr || s == cudaStreamLegacy || !b.makes_sense()) return cudaErrorInvalidValue;
     auto const on = find_stream(s);
@@ -195,7 +195,7 @@ CUOTA_2D_SET(cudaMemset2D, _ptds, true, CUOTA_NO_MORE, cudaStreamPerThread)
 CUOTA_2D_SET(cudaMemset2DAsync, , false, CUOTA_AND_STREAM, s)
 CUOTA_2D_SET(cudaMemset2DAsync, _ptsz, false, CUOTA_AND_STREAM, s ? s : cudaStreamPerThread)
 
-#if CUDART_VERSION >= 13000  // in 12 it has another signature
+#if CUDART_VERSION >= 13000  // has a different signature in 12
 cudaError_t cudaMemcpyBatchAsync(void* const* to, void const* const* from, size_t const* sizes, size_t count,
                                  cudaMemcpyAttributes* attributes, size_t* first_of, size_t attribute_count,
                                  cudaStream_t s) {

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph.hpp"
 
-// A device without anything that was made on it. CUDA stops what runs; here it is waited for, so that nothing
-// writes into memory that is gone.
+// Destroys all objects of a device. CUDA stops running work; the simulator waits for it, so that none writes to freed memory.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -43,7 +42,7 @@ void drop_execs(guard& lock, device const& d, leftovers& left) {
     for (auto const& e : left.execs) drop_lanes(lock, *e);
 }
 
-/// Not what came from a pool, nor what is mapped or registered: CUDA leaves these as well.
+/// Frees all but pooled, mapped and registered memory, as CUDA does.
 void drop_memory(guard& lock, device const& d) {
     std::vector<allocation_ref> all;
     for (auto const& [key, a] : the_machine().memory)

@@ -110,7 +110,7 @@ CUresult device_get_count(int* out) {
     });
 }
 
-/// Attributes are numbered alike in driver and runtime; what the runtime does not know, the device cannot do.
+/// Driver and runtime number attributes alike. An attribute that the runtime part does not define is zero.
 CUresult device_get_attribute(int* out, CUdevice_attribute which, CUdevice index) {
     return driver_api(function::cuDeviceGetAttribute, [&](guard&) {
         if (!out || which < 1 || which >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
@@ -124,7 +124,7 @@ CUresult device_get_attribute(int* out, CUdevice_attribute which, CUdevice index
     });
 }
 
-/// A primary context stands for its device; it is not counted who retains it, for only cudaDeviceReset and `reset` end it.
+/// A primary context is represented by its device. Retains are not counted, because only cudaDeviceReset and `reset` destroy contexts.
 CUcontext context_of(device& d) { return reinterpret_cast<CUcontext>(&d); }
 
 device* device_of(CUcontext context) {
@@ -199,7 +199,8 @@ struct entry_point {
     std::string_view name;
     unsigned since;
     void* address;
-    void* of_own_stream = nullptr;  ///< the form whose stream 0 is the thread's own, where one takes a stream
+    /// For functions with a stream parameter: the form for which stream 0 is the thread's own stream.
+    void* of_own_stream = nullptr;
 };
 
 template <class F>
@@ -245,7 +246,7 @@ entry_point const* find_entry_point(std::string_view name) {
 
 constexpr unsigned own_streams_since = 7000;
 
-/// `by_default`: what cudaEnableDefault means to the caller, who was compiled for one form or the other.
+/// `by_default` is the meaning of cudaEnableDefault, which depends on how the caller was compiled.
 cudaError_t entry(function f, char const* symbol, void** out, unsigned version, unsigned long long flags,
                   cudaDriverEntryPointQueryResult* status, unsigned long long by_default) {
     return api(f, [&](guard&) {
@@ -283,7 +284,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(char const* symbol, void** out, uns
                  cudaEnableLegacyStream);
 }
 
-// Deprecated, but code from before 12.5 still asks for it; it means the version it was compiled with.
+// Deprecated, but called by code from before 12.5; returns functions of the version it was compiled with.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 cudaError_t cudaGetDriverEntryPoint(char const* symbol, void** out, unsigned long long flags,

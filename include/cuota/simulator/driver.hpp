@@ -6,19 +6,19 @@
 
 #include <cuda.h>
 
-// Names of versions, which would change the names of functions.hpp.
+// These macros of versioned names would change the names in functions.hpp.
 #undef cuCtxPushCurrent
 #undef cuCtxPopCurrent
 #undef cuDevicePrimaryCtxRelease
 
-/// The functions of the driver that cudaGetDriverEntryPointByVersion hands out. All but
-/// cuPointerGetAttribute are no symbols of this library: nothing has to be linked in place of libcuda.
+/// Driver functions that cudaGetDriverEntryPointByVersion returns. Except cuPointerGetAttribute, they are not symbols, so that nothing
+/// replaces libcuda at link time.
 namespace cuota::inline v0::simulator {
 
-/// An error of the runtime as the driver numbers it: the same, where the driver has it.
+/// Returns the driver's code for a runtime error: the same number, where it exists.
 CUresult to_driver(cudaError_t error) noexcept;
 
-/// As `api`, but the driver leaves no last error behind.
+/// Runs a driver function as `api` does, but leaves the thread's last error unchanged.
 template <class F>
 CUresult driver_api(function f, F&& body) noexcept {
     sanitizer::quiet quiet;
@@ -52,7 +52,7 @@ CUresult mem_get_access(unsigned long long*, CUmemLocation const*, CUdeviceptr);
 CUresult mem_retain_allocation_handle(CUmemGenericAllocationHandle*, void*);
 CUresult mem_get_allocation_properties(CUmemAllocationProp*, CUmemGenericAllocationHandle);
 
-/// Of both forms of the memsets: stream 0 is the legacy default stream, or (_ptsz) the calling thread's own.
+/// For stream 0, the memset functions use the legacy default stream or, with _ptsz, the calling thread's default stream.
 CUresult memset_d8(CUdeviceptr, unsigned char, std::size_t, CUstream);
 CUresult memset_d16(CUdeviceptr, unsigned short, std::size_t, CUstream);
 CUresult memset_d32(CUdeviceptr, unsigned, std::size_t, CUstream);

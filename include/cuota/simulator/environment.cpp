@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-// What happens when the library is loaded and when the program ends.
+// Initialization when the library is loaded, and the actions at exit.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -50,7 +50,7 @@ bool take_end(std::string_view& text, std::string_view end) {
     return true;
 }
 
-/// Takes ":seed=S" off the end; the seed is 1 without it.
+/// Removes ":seed=S" from the end and returns the seed, or 1 if it is missing.
 std::optional<std::uint64_t> take_seed(std::string_view& text) {
     constexpr std::string_view mark = ":seed=";
     auto const at = text.find(mark);
@@ -60,7 +60,7 @@ std::optional<std::uint64_t> take_seed(std::string_view& text) {
     return seed;
 }
 
-/// P% or P%:seed=S
+/// Parses P% or P%:seed=S.
 bool plan_by_chance(char const* name, std::string_view text) {
     auto const seed = take_seed(text);
     if (!seed || !take_end(text, "%")) return false;
@@ -72,7 +72,7 @@ bool plan_by_chance(char const* name, std::string_view text) {
     return true;
 }
 
-/// N or N:sticky
+/// Parses N or N:sticky.
 bool plan_by_count(char const* name, std::string_view text) {
     auto const kind = take_end(text, ":sticky") ? fault_kind::until_cleared : fault_kind::once;
     auto const nth = number(text);
@@ -80,7 +80,7 @@ bool plan_by_count(char const* name, std::string_view text) {
     return nth.has_value();
 }
 
-/// >BYTES, or the name of a function or "any" with what plan_by_count or plan_by_chance reads
+/// Parses >BYTES, or a function or "any" followed by the syntax of plan_by_count or plan_by_chance.
 bool plan_one(std::string_view text) {
     if (text.starts_with('>')) {
         auto const most = bytes(text.substr(1));
@@ -106,7 +106,7 @@ bool plan(std::string_view text) {
     }
 }
 
-/// 200us, 200us:seed=3
+/// Parses 200us or 200us:seed=3.
 bool choose_jitter(std::string_view text) {
     auto const seed = take_seed(text);
     auto const most = timing::time_named(text);
@@ -131,7 +131,7 @@ std::optional<memory_checks> checks_named(std::string_view text) {
     return std::nullopt;
 }
 
-/// workers, late, late:SEED
+/// Parses workers, late or late:SEED.
 bool choose_schedule(std::string_view text) {
     auto& m = the_machine();
     if (text == "workers") return true;
@@ -145,7 +145,7 @@ bool choose_schedule(std::string_view text) {
     return true;
 }
 
-/// serial-host, free-at-once and stale-errors with commas between them, or all
+/// Parses serial-host, free-at-once and stale-errors, separated by commas, or all.
 bool choose_unkindness(std::string_view text) {
     auto& chosen = the_machine().initial_unkindness;
     if (text == "all") {
@@ -180,7 +180,7 @@ void write_report(std::FILE* out) {
     print("live_graphs", m.live.graphs);
     print("live_graph_execs", m.live.graph_execs);
     print("live_address_ranges", m.live.address_ranges);
-    print("peak_device_bytes", peak);  // of the fullest device
+    print("peak_device_bytes", peak);  // maximum over all devices
     print("peak_pinned_bytes", m.pinned_peak);
     print("allocation_calls", allocation_calls());
     print("calls", calls());
@@ -206,7 +206,7 @@ void report_as_asked() {
     }
 }
 
-/// Work that never ran is dropped, after its thread's claims on it have become ours.
+/// Destroys work that never ran, after stop_workers.
 void drop_queued_work() {
     auto& m = the_machine();
     std::deque<operation_ref> left;

@@ -76,7 +76,7 @@ error_text const& describe(cudaError_t code) {
     return stranger;
 }
 
-/// A failed device outlasts everything; an ordinary error lasts until it is fetched, or until a reset.
+/// Returns the device's failure, which is permanent, or the thread's last error, which lasts until it is fetched or until `reset`.
 cudaError_t last_error() {
     auto& m = the_machine();
     if (m.devices > 0)
@@ -88,7 +88,7 @@ cudaError_t last_error() {
 
 char const* cuota::simulator::text_of(cudaError_t code) { return ::describe(code).text; }
 
-// These four must not leave an error of their own behind, so they do not go through `api`.
+// These four functions do not use `api`, because they must not set the last error.
 
 cudaError_t cudaGetLastError() {
     sanitizer::quiet quiet;

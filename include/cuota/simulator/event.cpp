@@ -19,7 +19,7 @@ cudaError_t create(cudaEvent_t* out, unsigned flags) {
     return cudaSuccess;
 }
 
-/// An event stands for the work before the call, so each record makes new facts and older waits keep theirs.
+/// Records the work before the call. Each record replaces the state of the event; earlier waits keep the old state.
 cudaError_t record(guard& lock, cudaEvent_t event_handle, cudaStream_t stream_handle, unsigned flags) {
     auto const e = the_machine().events.find(event_handle);
     auto const s = find_stream(stream_handle);
@@ -34,7 +34,7 @@ cudaError_t record(guard& lock, cudaEvent_t event_handle, cudaStream_t stream_ha
     auto when = std::make_shared<clock_type::time_point>();
     auto work = make_task([when] { *when = clock_type::now(); });
     enqueue(lock, s, work, pace::at_once);
-    e->captured = {};  // nothing has changed when it throws
+    e->captured = {};  // unchanged if enqueue throws
     e->recorded = std::move(work);
     e->when = std::move(when);
     return cudaSuccess;
@@ -82,7 +82,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
         if (e.captured.in) return refuse_captured(e);
         if (!e.recorded) return cudaSuccess;
         if (!e.recorded->done) return let_some_go_on(lock, {{e.recorded, {}}}), cudaErrorNotReady;
-        wait_for(lock, e.recorded);  // which is over at once
+        wait_for(lock, e.recorded);  // returns at once
         return cudaSuccess;
     });
 }
@@ -95,7 +95,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
         if (auto const work = e->recorded) {
             auto& waits = the_machine().event_waits;
             ++((e->flags & cudaEventBlockingSync) != 0 ? waits.blocking : waits.active);
-            wait_for(lock, work);  // a copy: the event may be recorded again meanwhile
+            wait_for(lock, work);  // a copy, because the event may be recorded again during the wait
         }
         trim_at_synchronisation(e->owner);
         return failure_of(e->owner);

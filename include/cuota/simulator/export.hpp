@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the simulated runtime's library shows, and CUDA's own declarations shown likewise.
+/// Visibility of the simulated runtime's symbols and of CUDA's declarations.
 #pragma once
 
 #pragma GCC visibility push(default)
 #include <cuda_runtime_api.h>
 #pragma GCC visibility pop
 
-/// What the simulated runtime's library shows of itself, beside CUDA's functions: everything else in it is hidden.
+/// Makes a function of the simulator, in addition to CUDA's functions, visible; all other symbols are hidden.
 #define CUOTA_SIMULATOR_API [[gnu::visibility("default")]]

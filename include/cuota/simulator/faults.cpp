@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-// Faults that come by chance, by size, or with the whole device. Those that are counted stand in control.cpp.
+// Faults by probability, by size, and of a whole device. Counted faults are in control.cpp.
 namespace cuota::inline v0::simulator {
 
 cudaError_t drawn(function f) {
@@ -12,7 +12,7 @@ cudaError_t drawn(function f) {
     cudaError_t hit = cudaSuccess;
     for (auto& fault : the_machine().random_faults) {
         if (fault.only ? *fault.only != f : false) continue;
-        // Drawn even when the call fails anyway, so that one plan does not change what another one hits.
+        // Drawn even when the call fails anyway, so that one plan does not change the calls that another one selects.
         bool const strikes = static_cast<double>(fault.draw() >> 11) / two_to_53 < fault.probability;
         if (strikes && hit == cudaSuccess) hit = fault.code == cudaSuccess ? default_code(f) : fault.code;
     }

@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <iterator>
 
-/// Every CUDA function the simulator defines, with what sets it apart:
-///   plain     needs a device that works
-///   free_of   needs no device (asks about the machine or the calling thread)
-///   allocates hands out memory: its planned fault is "out of memory"
-///   releases  still gives back when the device has failed, so that a test can look for leaks after a fault
-///   waits     still waits when the device has failed: nothing runs behind the caller's back after the error
-///   about     reports errors: never counted in "any", never failed, allowed anywhere
+/// The CUDA functions that the simulator defines, each with a trait:
+///   plain     needs a working device
+///   free_of   needs no device (queries the machine or the calling thread)
+///   allocates allocates memory: its planned fault is "out of memory"
+///   releases  still frees when the device has failed, so that a test can check for leaks after a fault
+///   waits     still waits when the device has failed: no work runs concurrently with the caller after the error
+///   about     reports errors: not counted in "any", never fails, permitted everywhere
 #define CUOTA_SIMULATOR_FUNCTIONS(X)                                                                         \
     X(cudaGetLastError, about)                                                                               \
     X(cudaPeekAtLastError, about)                                                                            \

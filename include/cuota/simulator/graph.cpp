@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-// Graphs as a program sees them: what is in one, and what comes of it when it goes.
+// Graphs and the queries of their nodes and edges.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -24,7 +24,7 @@ cudaError_t with_graph(function f, cudaGraph_t handle, Use use) {
     });
 }
 
-/// Tells how many there are, or gives as many as there is room for and fills the rest with null.
+/// Stores the number of elements or, if `wanted`, up to *count of them, and fills the rest with null.
 template <class At>
 cudaError_t give(std::size_t have, std::size_t* count, bool wanted, At at) {
     if (!count) return cudaErrorInvalidValue;
@@ -50,7 +50,7 @@ std::vector<edge> edges_of(graph const& g) {
     return all;
 }
 
-/// The graph of a node and the node's place there, among the graphs that have a handle.
+/// The graph that contains a node and the node's index, among graphs with a handle.
 struct home {
     std::shared_ptr<graph> in;
     std::size_t place = 0;
@@ -65,7 +65,6 @@ home home_of(std::shared_ptr<graph_node> const& n) {
     return found;
 }
 
-/// What stands next to the node in its graph, on the side that `pick` looks at.
 template <class Pick>
 cudaError_t neighbours(function f, cudaGraphNode_t handle, cudaGraphNode_t* out, std::size_t* count,
                        Pick pick) {
@@ -209,7 +208,7 @@ cudaError_t cudaGraphDebugDotPrint(cudaGraph_t handle, char const* path, unsigne
                       [&](graph& g) { return path ? print(g, path) : cudaErrorInvalidValue; });
 }
 
-#if CUDART_VERSION >= 13000  // 12 has no data of edges here
+#if CUDART_VERSION >= 13000  // without edge data in 12
 cudaError_t cudaGraphGetEdges(cudaGraph_t handle, cudaGraphNode_t* from, cudaGraphNode_t* to,
                               cudaGraphEdgeData* data, size_t* count) {
     return with_graph(function::cudaGraphGetEdges, handle, [&](graph& g) {

@@ -4,52 +4,51 @@
 
 #include "state.hpp"
 
-/// Stream capture, and graphs.
+/// Stream capture and graphs.
 ///
-/// What is enqueued on a capturing stream becomes a node, which keeps the operation itself: `run` is called at
-/// each launch. A launch is work of its stream. Chains of nodes lie on streams of their own that nobody else
-/// can name, so branches run side by side or in either order, and every tool that knows the order of streams
-/// (scheduler, race checker, ThreadSanitizer) knows that of a graph.
+/// An operation that is enqueued on a capturing stream becomes a node; its `run` is called at each launch. A launch is work of its stream.
+/// Chains of nodes run on internal streams without handles, so that branches run concurrently or in either order, and each tool that tracks
+/// the order of streams (scheduler, race checker, ThreadSanitizer) tracks that of graphs as well.
 ///
-/// Memory nodes are missing: cudaMallocAsync and cudaFreeAsync in a capture are refused with
-/// cudaErrorStreamCaptureUnsupported and invalidate it, where CUDA would capture them.
+/// Memory nodes are not implemented: cudaMallocAsync and cudaFreeAsync in a capture return cudaErrorStreamCaptureUnsupported and invalidate
+/// it.
 namespace cuota::inline v0::simulator {
 
 struct graph_node {
     cudaGraphNodeType type;
-    device* owner;                      ///< of the stream that it was captured from
-    std::vector<std::size_t> after;     ///< earlier nodes of its graph, by their place there
+    device* owner;
+    std::vector<std::size_t> after;     ///< indices of the nodes that it depends on
     std::vector<operation_ref> work{};  ///< several for the rows of a copy
-    std::shared_ptr<event> about{};     ///< to be recorded or waited for at each launch
+    std::shared_ptr<event> about{};     ///< recorded or waited for at each launch
     std::vector<std::pair<char const*, ordering::declaration>> touches{};
-    std::uint64_t call = 0;     ///< of the call that made it
-    bool excused = false;       ///< the program has said that nothing in the stream comes after it
-    std::uintptr_t handle = 0;  ///< zero until somebody asks for it
+    std::uint64_t call = 0;     ///< number of the call that made it
+    bool excused = false;       ///< removed from the stream's dependencies by the program
+    std::uintptr_t handle = 0;  ///< zero until a handle is requested
 };
 
-/// Nodes come after all that they depend on, since nothing can depend on a node yet to be made.
+/// The nodes are in topological order, because a node can only depend on existing nodes.
 struct graph {
     std::vector<std::shared_ptr<graph_node>> nodes;
     bool capturing = false;
 };
 
-/// A capture from its begin to its end, on all of its streams.
+/// One capture on all of its streams.
 struct capture {
     unsigned long long id;
-    std::shared_ptr<graph> into;  ///< null once it has ended
+    std::shared_ptr<graph> into;  ///< null after its end
     cudaGraph_t handle;
-    stream* origin;  ///< compared, never followed
+    stream* origin;  ///< only compared, never dereferenced
     cudaStreamCaptureMode mode;
-    std::uint64_t thread;  ///< that began it
+    std::uint64_t thread;  ///< the thread that began it
     bool invalid = false;
     call_sites::site begun{};
     std::vector<std::weak_ptr<stream>> streams{};
-    std::vector<cudaGraphNode_t> told_tips{};  ///< what cudaStreamGetCaptureInfo has pointed to
+    std::vector<cudaGraphNode_t> told_tips{};  ///< the array that cudaStreamGetCaptureInfo returned
     std::vector<cudaGraphEdgeData> told_edges{};
 };
 
 struct graph_exec {
-    /// One node of the graph, or of a graph inside it, which is null where something inside is over.
+    /// One node of the graph and its lane.
     struct step {
         std::shared_ptr<graph_node> node;
         device* owner;
@@ -61,18 +60,19 @@ struct graph_exec {
     device* owner;
     unsigned long long flags;
     std::vector<step> steps;
-    std::vector<device*> lane_owners{};  ///< a lane is a chain of steps, each after the one before it
-    std::vector<stream_handle> lanes{};  ///< made when first needed; the launching stream stands for one
+    /// A lane is a chain of steps, each of which depends on its predecessor.
+    std::vector<device*> lane_owners{};
+    std::vector<stream_handle> lanes{};  ///< created on first use; the launching stream serves as one of them
     operation_ref last{};                ///< the end of the latest launch
 };
 
-/// What a call leaves to be dropped after it, without the lock: kernels in it are the program's.
+/// A value that the call destroys after it has released the lock, because this runs code of the program (kernels).
 template <class T>
 class dropped_after {
 public:
     dropped_after() = default;
     ~dropped_after() {
-        sanitizer::quiet quiet;  // not around the call: edges would be lost in two that nest
+        sanitizer::quiet quiet;  // Not around the call: two nested scopes would lose ThreadSanitizer's edges.
         value = {};
     }
     dropped_after(dropped_after const&) = delete;
@@ -83,28 +83,28 @@ public:
 
 // ---- capture.cpp ----
 
-/// A dependency of captured work, as an event. For `event.cpp` and `stream.cpp`: the rules of events and captures.
+/// Adds a dependency of captured work through an event, for `event.cpp` and `stream.cpp`.
 cudaError_t record_in_capture(stream& s, std::shared_ptr<event> const& e, unsigned flags);
 cudaError_t wait_in_capture(stream_handle const& s, std::shared_ptr<event> const& e, unsigned flags);
-/// An event that was last recorded in a capture has no state to ask for: cudaErrorCapturedEvent.
+/// Returns cudaErrorCapturedEvent for an event whose last record was captured.
 cudaError_t refuse_captured(event const& e);
-/// The stream goes away, and no capture can be right without it. What is left of one is to be dropped without
-/// the lock, as its kernels are the program's.
+/// Invalidates the capture of a destroyed stream. The returned graph must be destroyed without the lock, because its kernels are the
+/// program's.
 std::shared_ptr<graph> leave_capture(stream& s);
-/// Why the capture, if there is one, does not let this call use the stream; cudaSuccess if it does.
+/// Returns the error if a capture forbids the function to use the stream, else cudaSuccess.
 cudaError_t refusal_of_use(stream const& s, function f);
-/// A call that CUDA forbids: it gets the error, and the capture is invalid.
+/// Invalidates the capture, counts the misuse and returns `error`.
 cudaError_t invalidate(capture& c, cudaError_t error);
 
 // ---- graph.cpp ----
 
 cudaGraphNode_t handle_of(std::shared_ptr<graph_node> const& n);
-/// Its streams go when their work is done.
+/// Destroys the internal streams when their work has finished.
 void drop_lanes(guard& lock, graph_exec& e);
-/// The graph and its nodes have no handles any more.
+/// Removes the handles of a graph and of its nodes.
 std::shared_ptr<graph> forget_graph(cudaGraph_t handle);
 
-/// For `leaks`: one line for each graph and each executable graph.
+/// Describes graphs and executable graphs, for `leaks`.
 std::vector<std::string> describe_graphs();
 
 // ---- stream.cpp ----

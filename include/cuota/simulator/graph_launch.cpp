@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-// Executable graphs: the plan of a launch, and the launch.
+// Executable graphs: planning and launching.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -16,8 +16,7 @@ cudaError_t bad_exec() {
     return cudaErrorInvalidValue;
 }
 
-/// Puts the steps on lanes. Each but the first of a lane depends on the one before it there, so that lanes order
-/// nothing that the graph does not.
+/// Assigns the steps to lanes. Each step but the first of a lane depends on its predecessor in the lane, so that lanes add no order.
 void choose_lanes(graph_exec& e) {
     places last_of_lane;
     for (std::size_t i = 0; i < e.steps.size(); ++i) {
@@ -46,7 +45,7 @@ void plan(graph_exec& e) {
     e.lanes.resize(e.lane_owners.size());
 }
 
-/// What is different, but for what the nodes do: the first node where something is, null when it is the number.
+/// Compares topology, types and devices: returns the first differing node, or null if the numbers of nodes differ.
 std::pair<cudaGraphExecUpdateResult, std::shared_ptr<graph_node>> difference(graph const& had,
                                                                              graph const& g) {
     if (had.nodes.size() != g.nodes.size()) return {cudaGraphExecUpdateErrorTopologyChanged, nullptr};
@@ -81,7 +80,7 @@ void come_after(stream& s, operation& work, operation_ref const& first) {
     order(work, first);
 }
 
-/// The work of a step in this launch. What it keeps of the node outlives graph and exec.
+/// Returns the work of a step in this launch. It keeps the node alive.
 operation_ref work_of(launch_step const& what) {
     if (auto const& e = what.node->about; e && what.node->type == cudaGraphNodeTypeEventRecord) {
         auto when = std::make_shared<std::chrono::steady_clock::time_point>();
@@ -92,19 +91,19 @@ operation_ref work_of(launch_step const& what) {
     return make_task([node = what.node] {
         for (auto const& part : node->work) {
             part->run();
-            sanitizer::publish(part->token());  // whoever drops the node comes after all launches
+            sanitizer::publish(part->token());  // the destruction of the node happens after all launches
         }
     });
 }
 
-/// Puts a launch into the stream: its begin, the steps on their lanes, its end.
 class launch {
 public:
     launch(guard& lock, graph_exec& e, stream_handle const& on) : lock_{lock}, exec_{e}, on_{on} {}
 
     void operator()() {
         begin_ = make_task([] {});
-        if (exec_.last) come_after(*on_, *begin_, exec_.last);  // one launch at a time
+        // Launches of one executable graph do not overlap.
+        if (exec_.last) come_after(*on_, *begin_, exec_.last);
         enqueue(lock_, on_, begin_);
         for (auto const& s : exec_.steps) put(s);
         auto const end = make_task([] {});
@@ -133,7 +132,7 @@ private:
         if (index == 0 && owner == &on_->owner) return on_;
         auto& own = exec_.lanes[index];
         if (!own) own = make_stream(*owner, cudaStreamNonBlocking, on_->priority);
-        own->id = on_->id;  // reports speak of the stream that the program knows
+        own->id = on_->id;  // reports show the program's stream
         return own;
     }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
-#include "host_kernel.hpp"  // after it, whose CUDA header makes what is defined here visible
+#include "host_kernel.hpp"  // after it: its CUDA header makes these definitions visible
 
 #include <algorithm>
 #include <cstdio>
@@ -11,16 +11,16 @@
 
 #include <cxxabi.h>
 
-// Launches of kernels that nvcc has compiled. One with a body for the host runs that; any other is refused. The program is
-// told by the usual error, and who runs it on standard error: after <<<>>> few programs ask for the error.
+// Launches of kernels that nvcc has compiled. A kernel with a host body runs that; others return an error, which is also printed once for
+// each kernel, because few programs check for errors after <<<>>>.
 namespace cuota::inline v0::simulator {
 namespace {
 
-/// What is known of kernels, by their addresses. Outlives static objects.
+/// Registered kernels, by address. Outlives static objects.
 struct kernel_book {
     std::map<void const*, std::string> names;
     std::map<void const*, std::shared_ptr<host_kernel>> bodies;
-    std::set<void const*> told;  // on standard error that they did not run
+    std::set<void const*> told;  // whose failed launch was printed
 };
 
 kernel_book& book() {
@@ -52,7 +52,7 @@ cudaError_t refuse(void const* address) {
     return cudaErrorInvalidDeviceFunction;
 }
 
-/// A launch under way: arguments are copied when it is made, as the caller's may be gone when it runs.
+/// A launch with copies of its arguments, because the caller's may be destroyed before it runs.
 struct prepared {
     std::shared_ptr<host_kernel> kernel;
     launch_shape shape;
@@ -117,7 +117,7 @@ cudaError_t launch(function f, void const* address, launch_shape const& shape, v
     return api(f, [&](guard& lock) { return launch(lock, address, shape, arguments, stream); });
 }
 
-/// Whether the launch means the same without it here, where a kernel is never overlapped by the next.
+/// Whether the attribute has no effect in the simulator, where kernels of a stream never overlap.
 bool changes_nothing(cudaLaunchAttribute const& a) {
     switch (a.id) {
         case cudaLaunchAttributeIgnore:
@@ -177,7 +177,7 @@ cudaError_t cudaLaunchKernelExC(cudaLaunchConfig_t const* c, void const* kernel,
 #pragma GCC visibility push(default)
 extern "C" {
 
-// With the 13th toolkit <<<>>> calls these, for which the kernel is what __cudaGetKernel made of its address.
+// With CUDA 13, <<<>>> calls these functions with the kernel that __cudaGetKernel returned for its address.
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t bytes,
                                cudaStream_t s) {
     return cudaLaunchKernel(kernel, grid, block, arguments, bytes, s);

@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <climits>
 
-// What host code asks about kernels before it launches them. Every kernel looks alike here: 32 registers and
-// no shared memory of its own.
+// Queries about kernels before a launch. All kernels have 32 registers and no static shared memory.
 namespace cuota::inline v0::simulator {
 namespace {
 
 constexpr int registers_per_thread = 32, warp = 32;
 constexpr int shared_by_default = 48 << 10, most_shared = 227 << 10, reserved_shared = 1 << 10;
 
-/// What cudaFuncSetAttribute has set.
 std::map<void const*, int>& dynamic_shared() {
     static auto* const all = new std::map<void const*, int>;
     return *all;
@@ -86,7 +84,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, void const* kernel) {
     });
 }
 
-// What device code takes; here there is none.
+// Parameters of device code, which the simulator does not have.
 cudaError_t cudaFuncGetParamInfo(void const* kernel, std::size_t, std::size_t* offset, std::size_t*) {
     return api(function::cudaFuncGetParamInfo, [&](guard&) {
         if (!kernel) return cudaErrorInvalidDeviceFunction;

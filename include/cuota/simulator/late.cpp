@@ -12,8 +12,8 @@
 #include <dirent.h>
 #include <unistd.h>
 
-// A host thread that waits runs what it waits for itself, since it cannot go on before. What it runs beyond that,
-// and what a query lets go on, may stop until that very thread does something, so helpers run it.
+// A waiting host thread itself runs the work that it waits for. Other work, and work that a query starts, may block until that thread acts,
+// so helper threads run it.
 namespace cuota::inline v0::simulator::late {
 namespace {
 
@@ -29,8 +29,8 @@ struct late_schedule {
 
     std::vector<stream_handle> ready;
     std::condition_variable moved;
-    std::uint64_t done = 0;   ///< pieces of work
-    std::uint64_t asked = 0;  ///< waits and queries of host threads
+    std::uint64_t done = 0;  ///< finished operations
+    std::uint64_t asked = 0;
 
     stream_line for_helpers;
     std::condition_variable wake_helper, wake_watch;
@@ -47,7 +47,7 @@ late_schedule& the_schedule() {
 std::size_t one_of(std::size_t count) { return count < 2 ? 0 : the_schedule().draw() % count; }
 bool coin() { return one_of(2) == 0; }
 
-void take(stream_handle s) {  // a copy: what stands in `ready` goes
+void take(stream_handle s) {  // a copy: its element of `ready` is erased
     auto& ready = the_schedule().ready;
     ready.erase(std::find(ready.begin(), ready.end(), s));
     s->state = stream::progress::running;
@@ -57,7 +57,7 @@ void run(guard& lock, stream_handle const& s) {
     if (step(lock, s)) simulator::make_ready(s);
 }
 
-/// The stream whose first operation is the next step towards the end of `work`; null when that runs already.
+/// Returns the stream whose first operation is the next step towards the end of `work`; null if that is running.
 stream_handle next_towards(operation_ref work) {
     for (;;) {
         auto const s = work->on;
@@ -71,8 +71,8 @@ stream_handle next_towards(operation_ref work) {
     }
 }
 
-/// One that is not done yet, or null. Mostly the newest: what a program enqueues later mostly
-/// relies on what came before, so running it first shows what does not wait.
+/// Returns an unfinished operation, or null; mostly the newest, because it usually depends on older ones: running it first exposes a
+/// missing dependency.
 operation_ref one_open(std::span<awaited const> all) {
     std::vector<operation_ref> open;
     for (auto const& one : all)
@@ -83,14 +83,14 @@ operation_ref one_open(std::span<awaited const> all) {
     return coin() ? *newest : open[one_of(open.size())];
 }
 
-// ---- Helpers, and who sees that they are needed ----
+// ---- Helpers, and the watch that starts them ----
 
 using clock = std::chrono::steady_clock;
-constexpr clock::duration patience = 20ms;        ///< with a program all of whose threads sleep
-constexpr clock::duration little = 1ms;           ///< the same, as long as nothing but helpers moves anything
-constexpr clock::duration much_patience = 240ms;  ///< with one that computes, or that waits for a processor
+constexpr clock::duration patience = 20ms;        ///< when all threads of the program sleep
+constexpr clock::duration little = 1ms;           ///< the same, while only helpers make progress
+constexpr clock::duration much_patience = 240ms;  ///< when a thread computes or waits for a processor
 
-/// Whether all threads of the program but this one sleep. They may be waiting for work that nobody runs.
+/// Whether all other threads of the program sleep. They may be waiting for work that no thread runs.
 bool others_sleep() {
     auto* const tasks = opendir("/proc/self/task");
     if (!tasks) return true;
@@ -100,21 +100,21 @@ bool others_sleep() {
         if (entry->d_name[0] == '.' || self == entry->d_name) continue;
         std::string line;
         std::getline(std::ifstream{std::string{"/proc/self/task/"} + entry->d_name + "/stat"}, line);
-        auto const name_end = line.rfind(") ");  // a thread that has just ended has no line
+        auto const name_end = line.rfind(") ");  // a thread that has just exited has no line
         asleep = asleep && (name_end == std::string::npos || line[name_end + 2] != 'R');
     }
     closedir(tasks);
     return asleep;
 }
 
-/// Sees that no work has ended for a while.
+/// Detects that no operation has finished for some time.
 class standstill {
 public:
     void begin() {
         done_ = the_schedule().done;
         since_ = clock::now();
     }
-    /// May let go of the lock.
+    /// May release the lock temporarily.
     [[nodiscard]] bool reached(guard& lock, clock::duration patience_now) {
         if (the_schedule().done != done_ || the_machine().delayed != 0) begin();
         auto const lasts = clock::now() - since_;
@@ -153,7 +153,7 @@ void give_to_helper(stream_handle s) {
     l.for_helpers.push(std::move(s));
 }
 
-/// Waits until the stream's first operation is done, or stands still: it may wait for this very thread.
+/// Waits until the stream's first operation has finished or makes no progress: it may wait for this thread.
 void run_aside(guard& lock, stream_handle s) {
     auto& l = the_schedule();
     auto const work = s->queue.front();
@@ -165,7 +165,7 @@ void run_aside(guard& lock, stream_handle s) {
     }
 }
 
-/// Sees that a program goes on which waits for stream work by other means than CUDA's.
+/// Starts helpers for a program that waits for stream work by other means than CUDA's.
 void watch() {
     sanitizer::quiet always;
     auto& l = the_schedule();
@@ -198,7 +198,7 @@ void keep_watch() {
         start_thread(l.threads, watch);
         l.has_watch = true;
     } catch (std::exception const&) {
-        // What is made ready next asks again.
+        // The next call of make_ready tries again.
     }
 }
 
@@ -210,7 +210,7 @@ void choose(guard& lock, schedule how, std::uint64_t seed) {
     auto& l = the_schedule();
     while (!all_idle())
         for (auto const& d : the_machine().all_devices) wait_for_device(lock, *d);
-    // ThreadSanitizer must see each stream on a thread of its own.
+    // ThreadSanitizer must see each stream on its own thread.
     l.how = sanitizer::watches_threads() ? schedule::workers : how;
     l.seed = seed;
     l.draw.seed(seed);
@@ -223,7 +223,7 @@ void expect_streams(std::size_t count) {
 
 void make_ready(stream_handle const& s) {
     s->state = stream::progress::ready;
-    the_schedule().ready.push_back(s);  // expected
+    the_schedule().ready.push_back(s);  // reserved by expect_streams
     moved();
     keep_watch();
 }
@@ -238,7 +238,7 @@ void moved() {
     if (!on()) return;
     auto& l = the_schedule();
     l.moved.notify_all();
-    if (!l.ready.empty() && l.watch_sleeps) l.wake_watch.notify_one();  // a hold has ended
+    if (!l.ready.empty() && l.watch_sleeps) l.wake_watch.notify_one();  // the last hold was destroyed
 }
 
 void wait_for(guard& lock, std::span<awaited const> all) {

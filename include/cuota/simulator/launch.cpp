@@ -9,7 +9,7 @@ using namespace cuota::simulator;
 
 namespace {
 
-/// The thread is inside the program's code, called as a kernel or as a host function.
+/// Scope in which this thread runs a kernel or host function of the program.
 class inside {
 public:
     explicit inside(activity what) : before_{std::exchange(caller.doing, what)} {}
@@ -21,7 +21,7 @@ private:
     activity before_;
 };
 
-/// Calls a function of the program's on the host, or waits for its turn first: see unkindness.
+/// Calls a host function of the program; with unkindness::serial_host, waits until no other one runs.
 template <class Call>
 void call_host_function(Call call) {
     auto& m = the_machine();
@@ -37,7 +37,7 @@ struct kernel final : operation {
     device* owner = nullptr;
     void (*body_run)(void*) = nullptr;
     void (*body_drop)(void*) = nullptr;
-    void* body = nullptr;  ///< ours from the moment it is set
+    void* body = nullptr;  ///< owned from the moment it is set
 
     ~kernel() override { drop(); }
 
@@ -53,11 +53,12 @@ struct kernel final : operation {
         run_body();
     }
 
-    /// Memory that faults: the kernel may end in the middle, as it would on a device.
+    /// Runs the body with fault handling: an invalid access ends the kernel, as on a device.
     void run_watched() {
         closed_memory::kernel_run watched{*owner, name, from};
         if (setjmp(watched.way_out) == 0) return run_body();
-        if (sanitizer::watches_threads()) sanitizer::begin_ignoring();  // the jump has passed over that
+        // The longjmp skipped the end of the loud scope.
+        if (sanitizer::watches_threads()) sanitizer::begin_ignoring();
         fail_device(*owner, cudaErrorIllegalAddress, watched.fault);
     }
 
@@ -88,10 +89,10 @@ struct declared {
     ordering::declaration access;
 };
 
-thread_local std::vector<declared> declared_accesses;  ///< for launches that this thread has yet to make
+thread_local std::vector<declared> declared_accesses;  ///< for later launches of this thread
 
-/// What the launch to come may touch: what is borrowed, and what was declared for it. Takes out the latter, and what
-/// was declared for streams that are gone.
+/// Returns the accesses of the next launch: those of open leases and those declared for it. Removes the latter, and those declared for
+/// streams that no longer exist.
 std::vector<ordering::declaration> take_declared(stream_handle const& s) {
     std::vector<ordering::declaration> mine;
     for (auto const& one : s->borrowed) mine.push_back(one.access);
@@ -110,7 +111,7 @@ namespace cuota::inline v0::simulator {
 cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, void (*run)(void*),
                            void (*drop)(void*), void* body) {
     auto const s = find_stream(handle);
-    // A kernel launches on the current device, unlike a copy.
+    // Unlike a copy, a kernel needs a stream of the current device.
     if (!s) return bad_handle();
     if (&s->owner != &current_device())
         return mixed_devices(describe(*s, the_machine().streams.made(handle)) + ", and device " +
@@ -147,7 +148,7 @@ extern "C" [[gnu::visibility("default")]] std::uint64_t cuota_simulator_borrow(c
     if (caller.doing != activity::host || !pointer || bytes == 0) return 0;
     auto& m = the_machine();
     guard lock{m.mutex};
-    auto const s = known_stream(handle);  // no call of CUDA's, and no use that a capture could forbid
+    auto const s = known_stream(handle);  // not a CUDA call, and not a use that a capture could forbid
     if (!s) return 0;
     auto const number = m.next_borrowing++;
     s->borrowed.push_back({number, {~reinterpret_cast<std::uintptr_t>(pointer), bytes, writes != 0}});
@@ -197,14 +198,14 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t call, void* dat
         if (auto const failure = failure_of(s->owner); failure != cudaSuccess) return failure;
         if (!call) return cudaErrorInvalidValue;
         enqueue(lock, s, make_task([call, data, s] {
-                    if (failure_of(s->owner) != cudaSuccess) return;  // CUDA drops them too
+                    if (failure_of(s->owner) != cudaSuccess) return;  // as in CUDA
                     call_host_function([&] { call(data); });
                 }));
         return cudaSuccess;
     });
 }
 
-// The older form of the same: it gets the stream and its state.
+// The older form of cudaLaunchHostFunc; the function receives the stream and its state.
 extern "C" [[gnu::visibility("default")]] cudaError_t cudaStreamAddCallback(cudaStream_t handle,
                                                                             cudaStreamCallback_t call,
                                                                             void* data, unsigned int flags) {

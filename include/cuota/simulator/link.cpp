@@ -20,14 +20,16 @@ using std::chrono::nanoseconds;
 
 constexpr std::size_t passages_kept = 10'000;
 
-/// Work takes its time without the machine's lock, so this has a lock of its own.
+/// State of the simulated durations. It has its own mutex, because work waits without the machine's lock.
 struct clockwork {
     std::mutex mutex;
-    std::atomic<bool> timed{false};  ///< whether anything takes time, or is to be noted
+    std::atomic<bool> timed{false};  ///< whether any duration or delay is set
     link_options link, initial;
-    std::map<std::string, nanoseconds, std::less<>> kernels;                          ///< by name
-    std::array<std::array<std::vector<clock::time_point>, 3>, most_devices> free_at;  ///< of each engine
-    std::vector<std::pair<std::uint64_t, nanoseconds>> delays;  ///< copies to come until one that is late
+    std::map<std::string, nanoseconds, std::less<>> kernels;
+    /// When each engine becomes free.
+    std::array<std::array<std::vector<clock::time_point>, 3>, most_devices> free_at;
+    /// The number of copies up to the delayed one, and its delay.
+    std::vector<std::pair<std::uint64_t, nanoseconds>> delays;
     std::deque<passage> passages;
     clock::time_point start = clock::now();
 };
@@ -59,7 +61,7 @@ void note(clockwork& c, passage one) {
 
 nanoseconds since_start(clockwork const& c, clock::time_point t) { return t - c.start; }
 
-/// The kernel of the system lets a sleeper lie some 50 us longer, unless it is asked not to.
+/// Sleeps with the smallest timer slack: by default, Linux may wake a thread 50 us late.
 void sleep_until(clock::time_point when) {
     if (when <= clock::now()) return;
     auto& m = the_machine();
@@ -71,7 +73,6 @@ void sleep_until(clock::time_point when) {
     if (usual > 0) prctl(PR_SET_TIMERSLACK, usual);
 }
 
-/// The delay planned for the copy that starts now.
 nanoseconds take_delay(clockwork& c) {
     nanoseconds sum{0};
     for (auto& [left, by] : c.delays)
@@ -95,7 +96,7 @@ void begin_anew(clockwork& c, link_options const& wanted) {
     c.timed = anything(c);
 }
 
-// ---- What CUOTA_SIM_LINK says ----
+// ---- Parsing of CUOTA_SIM_LINK ----
 
 struct measure {
     double value;
@@ -110,7 +111,7 @@ std::optional<measure> measured(std::string_view text) {
     return measure{value, text.substr(static_cast<std::size_t>(end - text.data()))};
 }
 
-/// The value in the smallest unit, if the unit is one of these.
+/// Returns the value in the smallest unit, if its unit is listed.
 std::optional<double> in_units_of(std::string_view text,
                                   std::initializer_list<std::pair<std::string_view, double>> units) {
     auto const m = measured(text);

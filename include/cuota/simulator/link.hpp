@@ -6,14 +6,14 @@
 
 #include "state.hpp"
 
-/// The time that copies and kernels take. With all times zero none of it costs more than a look.
+/// Simulated durations of copies and kernels. With all durations zero, each costs one load.
 namespace cuota::inline v0::simulator::timing {
 
-/// Over which link a copy goes; none for one between two places of the host.
+/// Returns the direction of a copy; nothing for a copy between host addresses.
 std::optional<traffic> way(bool from_device, bool to_device);
 
-/// A copy on its engine: waits until the engine has begun to move its bytes, and at the end until it has moved
-/// them all. Without the lock.
+/// A copy on its engine. The constructor waits until the engine starts to transfer its bytes, the destructor until it has finished. Without
+/// the lock.
 class copy_on_link {
 public:
     copy_on_link(std::optional<traffic> what, int device, std::size_t bytes, bool has_latency);
@@ -25,7 +25,7 @@ private:
     std::chrono::steady_clock::time_point end_{};
 };
 
-/// A kernel, which at the end waits until its time is over. Without the lock.
+/// A running kernel. The destructor waits until its duration has passed. Without the lock.
 class kernel_on_device {
 public:
     kernel_on_device(std::string const& name, int device);
@@ -35,15 +35,14 @@ public:
 
 private:
     int device_;
-    std::optional<std::chrono::nanoseconds> least_;  ///< none: nothing is timed
+    std::optional<std::chrono::nanoseconds> least_;  ///< nothing: no simulated time
     std::chrono::steady_clock::time_point begin_{};
 };
 
-/// A time with its unit, such as 10us.
+/// Parses a time with its unit, such as 10us.
 std::optional<std::chrono::nanoseconds> time_named(std::string_view text);
-/// As CUOTA_SIM_LINK has it, or nothing.
 std::optional<link_options> link_named(std::string_view text);
-/// What `reset` goes back to.
+/// Sets the values that `reset` restores.
 void set_initial(link_options const& wanted);
 void reset();
 

@@ -5,22 +5,21 @@
 #include <algorithm>
 #include <cstring>
 
-// Advice about managed memory, and prefetching. Here the memory is the host's wherever it is said to lie, so
-// all of it is bookkeeping that a program can ask for again, page by page as CUDA keeps it.
+// Advice for managed memory, and prefetching. Managed memory always resides in host memory, so that advice only changes the attributes that
+// a program can query, page by page as in CUDA.
 namespace cuota::inline v0::simulator {
 
-#if CUDART_VERSION >= 13000  // 12 names locations by a number
+#if CUDART_VERSION >= 13000  // in 12, locations are integers
 namespace {
 
 struct pages {
-    std::uintptr_t first, end;  ///< whole pages
+    std::uintptr_t first, end;  ///< page boundaries
 
     pages(void const* start, std::size_t bytes)
         : first{reinterpret_cast<std::uintptr_t>(start) / host_page * host_page},
           end{(reinterpret_cast<std::uintptr_t>(start) + bytes + host_page - 1) / host_page * host_page} {}
 };
 
-/// The managed allocation that holds all of the range, or null.
 allocation_ref managed_range(void const* start, std::size_t bytes) {
     auto a = find_memory(start);
     if (!a || a->kind != memory_kind::managed || bytes == 0) return nullptr;
@@ -33,11 +32,11 @@ cudaError_t check(cudaMemLocation const& where) {
         case cudaMemLocationTypeDevice: return find_device(where.id) ? cudaSuccess : cudaErrorInvalidDevice;
         case cudaMemLocationTypeHost:
         case cudaMemLocationTypeHostNumaCurrent: return cudaSuccess;
-        default: return cudaErrorInvalidValue;  // this host has no NUMA nodes to name
+        default: return cudaErrorInvalidValue;  // no NUMA nodes are simulated
     }
 }
 
-/// As attributes tell of it: devices by number, the host without one.
+/// Returns the location as attributes report it: devices by number, the host without one.
 cudaMemLocation normal(cudaMemLocation const& where) {
     if (where.type == cudaMemLocationTypeDevice) return where;
     return {cudaMemLocationTypeHost, cudaCpuDeviceId};
@@ -61,14 +60,14 @@ void for_pages(allocation& a, pages const& range, Change change) {
     auto const begin = split(range.first);
     auto const end = split(range.end);
     for (auto i = begin; i != end; ++i) change(i->second);
-    for (auto i = begin; i != end;) {  // equal neighbours are one again, so repeated advice does not pile up
+    for (auto i = begin; i != end;) {  // merges equal neighbours, so that repeated advice does not accumulate
         auto const next = std::next(i);
         if (next != end && next->second == i->second) from.erase(next);
         else i = next;
     }
 }
 
-/// What all pages of the range agree on, as `pick` sees it; `mixed` where they do not.
+/// Returns the value of `pick` that all pages of the range share, or `mixed`.
 template <class Pick, class T>
 T agreed(allocation const& a, pages const& range, Pick pick, T mixed) {
     if (!a.advised) return pick(nothing_said());
@@ -107,7 +106,7 @@ cudaError_t give(void* out, std::size_t room, int value) {
     return cudaSuccess;
 }
 
-/// Fills all the room with devices, and what is left of it with cudaInvalidDeviceId.
+/// Fills the array with devices, and the rest of it with cudaInvalidDeviceId.
 cudaError_t give_devices(void* out, std::size_t room, std::uint32_t who) {
     if (room == 0 || room % sizeof(int) != 0) return cudaErrorInvalidValue;
     std::vector<int> all(room / sizeof(int), cudaInvalidDeviceId);
@@ -203,8 +202,7 @@ extern "C" [[gnu::visibility("default")]] cudaError_t cudaMemPrefetchAsync_ptsz(
 }
 #endif
 
-// A device that reaches managed memory at any time, as this one, asks nothing of an association but that it makes
-// sense.
+// The simulated devices access managed memory at any time, so that an association only checks its arguments.
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t handle, void* address, size_t bytes, unsigned int flags) {
     return api(function::cudaStreamAttachMemAsync, [&](guard& lock) {
         auto const s = find_stream(handle);

@@ -20,7 +20,7 @@ struct advice_state {
     }
 };
 
-/// What a program has said about the pages of a managed allocation: each entry counts up to the next one.
+/// Advice for the pages of a managed allocation: each entry applies up to the next one.
 struct advice {
     std::map<std::uintptr_t, advice_state> from;
 };

@@ -52,7 +52,7 @@ cudaError_t allocate_device(void** out, std::size_t bytes) {
     return cudaSuccess;
 }
 
-/// Memory of the host: it takes nothing from the device. (Managed memory may exceed the device on Linux.)
+/// Allocates host memory, which is not charged to the device. (On Linux, managed memory may exceed the device's memory.)
 cudaError_t allocate_on_host(void** out, std::size_t bytes, memory_kind kind, unsigned flags, function by) {
     if (!out) return cudaErrorInvalidValue;
     *out = nullptr;
@@ -80,7 +80,7 @@ allocation_ref exactly(void const* address) {
 
 namespace {
 
-/// What CUDA does for a free, or does not: see unkindness.
+/// Waits for work that may use the memory, as CUDA's free does, unless unkindness::free_at_once is set.
 void wait_for_users(guard& lock, allocation const& a) {
     auto& m = the_machine();
     if (m.free_at_once) return;
@@ -90,7 +90,7 @@ void wait_for_users(guard& lock, allocation const& a) {
     }
 }
 
-/// All work that is under way, on whichever device: peers may use the memory as well.
+/// Returns the unfinished work of all devices, because peers may use the memory as well.
 std::vector<operation_ref> under_way() {
     std::vector<operation_ref> all;
     auto const add = [&all](stream const& s) {
@@ -103,8 +103,8 @@ std::vector<operation_ref> under_way() {
     return all;
 }
 
-/// Memory that the program has freed. Closed memory closes at once; in that of the heap a write that comes too late would
-/// be one into the program's own, so that it stays here until no such write can come.
+/// Releases memory that the program has freed. Strict-mode memory becomes inaccessible at once; heap memory is kept until all unfinished
+/// work has finished, because a late write could hit memory that the program has allocated since.
 void give_freed(allocation const& a) {
     auto until = a.block.shift == 0 ? under_way() : std::vector<operation_ref>{};
     if (until.empty()) return give_memory(a.address(), a.block, a.bytes);
@@ -126,7 +126,7 @@ void end_rests() {
 }
 
 void release(guard& lock, allocation_ref const& a) {
-    forget_memory(a);  // first of all: the lock is given up while waiting, and nobody else may free it then
+    forget_memory(a);  // first: the wait releases the lock, and another thread could free it again
     wait_for_users(lock, *a);
     end_rests();
     a->now = allocation::phase::released;
@@ -146,7 +146,7 @@ bool overlaps_pinned(void const* address, std::size_t bytes) {
     auto const before_end = find_memory(last);
     if (before_end) return true;
     auto const& memory = the_machine().memory;
-    // Keys are complements, so the next key below the last byte is the allocation that starts just before it.
+    // Keys are complements, so that this is the last allocation that starts at or before the last byte.
     auto const found = memory.lower_bound(~reinterpret_cast<std::uintptr_t>(last));
     return found != memory.end() && found->second->address() >= address;
 }
@@ -238,7 +238,7 @@ std::string freed_memory_at(void const* address) {
 cudaError_t refuse_free(void const* address) {
     auto& m = the_machine();
     auto const before =
-        find_memory(address) ? nullptr : freed_lately(address);  // the address may be in use again
+        find_memory(address) ? nullptr : freed_lately(address);  // the address may have been reused
     bool const again = before && before->address() == address;
     if (again) {
         note_misuse(m.misuse.double_frees,
@@ -338,7 +338,7 @@ cudaError_t cudaHostUnregister(void* address) {
         auto const a = exactly(address);
         if (!a || a->kind != memory_kind::registered) return cudaErrorHostMemoryNotRegistered;
         forget_memory(a);
-        the_machine().recently_freed.pop_back();  // the memory itself goes on
+        the_machine().recently_freed.pop_back();  // the memory itself stays allocated
         wait_for_users(lock, *a);
         ordering::host_frees(*a, name_of(caller.calling));
         return cudaSuccess;
@@ -359,7 +359,7 @@ cudaError_t cudaHostGetFlags(unsigned int* flags, void* address) {
     return api(function::cudaHostGetFlags, [&](guard&) {
         auto const a = find_memory(address);
         if (!flags || !a || a->kind != memory_kind::pinned) return cudaErrorInvalidValue;
-        *flags = a->flags | cudaHostAllocMapped;  // with unified addresses all pinned memory is mapped
+        *flags = a->flags | cudaHostAllocMapped;  // with unified addressing, all pinned memory is mapped
         return cudaSuccess;
     });
 }

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-/// Allocations, and the pools that some of them are from.
+/// Allocations, and the pools of stream-ordered ones.
 namespace cuota::inline v0::simulator {
 
 using guard = std::unique_lock<std::mutex>;
@@ -29,32 +29,31 @@ struct advice;
 struct mapping;
 struct pool;
 
-/// One allocation. It knows its address only in disguise, or LeakSanitizer would find every leak reachable.
+/// One allocation. It stores its address bitwise inverted, so that LeakSanitizer does not treat leaked memory as reachable.
 struct allocation {
     enum class phase { pending, live, released };
 
-    std::uintptr_t disguise;  ///< ~address
-    std::size_t bytes;        ///< as asked for
-    std::size_t units;        ///< bytes in units of 512, what the device is charged; zero for host memory
+    std::uintptr_t disguise;
+    std::size_t bytes;  ///< as requested
+    std::size_t units;  ///< bytes charged to the device, a multiple of 512; zero for host memory
     memory_kind kind;
     int device;
     unsigned flags;
     std::uint64_t number;
     function made_by;
     call_sites::site made_at{};
-    char const* tag = nullptr;    ///< lives for ever
-    call_sites::site freed_at{};  ///< set by the call, before it is released
+    char const* tag = nullptr;    ///< never freed
+    call_sites::site freed_at{};  ///< set by the call that frees it, before the release
     function freed_by{};
     backing block;
-    int open = 0;                     ///< kernels that use it now, where memory is closed
+    int open = 0;                     ///< number of running kernels that use it, in strict mode
     std::shared_ptr<pool> from;       ///< null for plain allocations
-    std::shared_ptr<advice> advised;  ///< null until something was said about managed memory
-    std::shared_ptr<mapping> mapped;  ///< null but for what cuMemMap made
+    std::shared_ptr<advice> advised;  ///< null before the first advice on managed memory
+    std::shared_ptr<mapping> mapped;  ///< null except for mappings of cuMemMap
     std::atomic<phase> now{phase::live};
     ordering::shadow order_shadow;
 
     void* address() const noexcept { return reinterpret_cast<void*>(~disguise); }
-    /// Where the simulator may touch it.
     std::byte* view() const noexcept { return static_cast<std::byte*>(address()) + block.shift; }
     std::byte* view(void const* inside) const noexcept {
         return static_cast<std::byte*>(const_cast<void*>(inside)) + block.shift;
@@ -63,7 +62,7 @@ struct allocation {
 
 using allocation_ref = std::shared_ptr<allocation>;
 
-/// Memory of the host's heap that the program has freed, and that work may touch until it is done.
+/// Heap memory of the host that the program has freed and that unfinished work may still access.
 struct resting_memory {
     void* address;
     backing block;
@@ -83,44 +82,40 @@ struct pool {
     memory_kind kind = memory_kind::device;
     bool is_default = false;
     bool destroyed = false;
-    std::size_t limit = 0;  ///< zero: none
-    std::size_t used = 0;   ///< held by allocations and by frees that have not run
+    std::size_t limit = 0;  ///< zero: no limit
+    std::size_t used = 0;   ///< by allocations and by frees that have not run
     std::size_t used_peak = 0;
-    std::size_t cached = 0;  ///< free, but kept from the device
+    std::size_t cached = 0;  ///< free, but not returned to the device
     std::size_t reserved_peak = 0;
     std::uint64_t threshold = 0;
     int follow_events = 1, opportunistic = 1, internal_dependencies = 1;
-    std::uint32_t open_to = 0;       ///< other devices that may reach its memory, one bit each
-    bool for_decompression = false;  ///< as the program has asked
+    std::uint32_t open_to = 0;       ///< other devices with access to its memory, one bit each
+    bool for_decompression = false;  ///< as the program requested
     std::vector<pending_free> frees;
 
     [[nodiscard]] std::size_t reserved() const noexcept { return used + cached; }
 };
 
-// ---- memory.cpp. Under the lock, unless it says otherwise. ----
+// ---- memory.cpp. Under the lock, unless stated otherwise. ----
 
-/// The allocation that contains the address, or null.
 allocation_ref find_memory(void const* address);
-/// "1 byte", "2 bytes".
 inline std::string in_bytes(std::size_t n) { return std::to_string(n) + (n == 1 ? " byte" : " bytes"); }
-/// For people: number, kind, size, address, device, the function that made it.
+/// Describes it: number, kind, size, address, device, and the function that made it.
 std::string describe(allocation const& a);
-/// Makes memory known, with the place of the present call.
+/// Registers memory, with the present call site.
 allocation_ref note_memory(void* address, backing const& block, std::size_t bytes, memory_kind kind,
                            int device, function by);
-/// Nobody can free it any more, or find it; the present call does.
+/// Unregisters memory that the present call frees.
 void forget_memory(allocation_ref const& a);
-/// For messages to come: the present call frees it.
 void remember_freed(allocation_ref const& a);
-/// Tells of writes beside the memory, which is about to go. With or without the lock.
+/// Reports writes beside memory before its release. With or without the lock.
 void check_guards(allocation const& a);
-/// Frees it when nothing runs any more that could use it, or at once: see unkindness.
+/// Releases the memory when all work that may use it has finished, or at once with unkindness::free_at_once.
 void release(guard& lock, allocation_ref const& a);
-/// Gives back the resting memory whose work is done.
 void end_rests();
-/// Counts a free of an address that is not owned and says what it is: cudaErrorInvalidValue.
+/// Counts and describes a free of an address that is not allocated; returns cudaErrorInvalidValue.
 cudaError_t refuse_free(void const* address);
-/// What the address was part of, lately, and who freed it; empty when nothing is known.
+/// Describes the recently freed memory at the address and the call that freed it; empty if unknown.
 std::string freed_memory_at(void const* address);
 std::string freed_text(allocation const& a);
 bool take_from_device(device& d, std::size_t units);

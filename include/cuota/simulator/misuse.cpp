@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// What the program did wrong, in words. Counted always; the words are kept up to a limit.
+// Counts of misuse and its messages, of which a limited number is stored.
 namespace cuota::inline v0::simulator {
 
 thread_local constinit call_sites::site last_handle_gone{};

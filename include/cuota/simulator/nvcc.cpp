@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
-// What object files made by nvcc ask of the runtime before a launch, so that one object links with the real
-// runtime and with this one. Code for a device does not run on a host: kernel_launch.cpp has what runs instead.
+// Functions of the runtime that object files of nvcc call before a launch, so that one object links with the real runtime and with this
+// one. kernel_launch.cpp runs host bodies in place of device code.
 
 using namespace cuota::simulator;
 

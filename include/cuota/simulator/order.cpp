@@ -27,7 +27,7 @@ void take_slot(lane& l) {
     if (!c.given_back.empty()) {
         auto const [free, last] = c.given_back.front();
         c.given_back.pop_front();
-        if (c.host.at(free) >= last) {  // everything to come is after everything the slot has stood for
+        if (c.host.at(free) >= last) {  // all later operations happen after all operations of this slot
             l.now.of = free;
             l.now.number = last;
             return;
@@ -37,7 +37,7 @@ void take_slot(lane& l) {
     l.now.of = c.next_slot++;
 }
 
-/// Whoever knows a moment knows all that came before it, so one comparison tells whether there is news.
+/// Adds the moment to the lane's past. A moment includes its past, so that one comparison shows whether it is new.
 void learn(lane& l, moment const& m) {
     if (m.of == no_slot || m.of == l.now.of) return;
     if (l.now.before.at(m.of) >= m.number || the_checker().host.at(m.of) >= m.number) return;
@@ -74,7 +74,7 @@ void publish(std::string line) {
     c.reports.push_back(std::move(line));
 }
 
-/// Once for each pair of operations on a pair of streams, in one allocation.
+/// Whether the race is reported: once for each pair of functions on a pair of streams and allocation.
 bool is_news(allocation const& a, record const& now, record const& before) {
     auto& c = the_checker();
     if (c.mode == order_checks::fatal) return true;
@@ -87,7 +87,6 @@ bool is_news(allocation const& a, record const& now, record const& before) {
     return false;
 }
 
-/// A device that has failed runs nothing any more.
 bool runs_nothing(int index) {
     auto const& all = the_machine().all_devices;
     auto const i = static_cast<std::size_t>(index);
@@ -108,7 +107,7 @@ void conflict(allocation const& a, record const& now, record const& before, bool
 
 using cell_map = std::map<std::size_t, shadow::cell>;
 
-/// The new access against what a cell remembers; then the cell remembers it in place of all it stands for.
+/// Compares the new access with the accesses of a cell, and replaces those that it represents.
 void meet(allocation const& a, std::vector<record>& last, record const& now, moment const& m) {
     std::erase_if(last, [&](record const& r) {
         if (host_knows(r)) return true;
@@ -125,7 +124,6 @@ cell_map::iterator split(cell_map& cells, cell_map::iterator at, std::size_t whe
     return right;
 }
 
-/// Joins neighbours that remember the same, from `at` as far as `end`.
 void merge(cell_map& cells, cell_map::iterator at, std::size_t end) {
     for (auto next = std::next(at); next != cells.end() && next->first < end; next = std::next(at)) {
         if (at->second.end == next->first && at->second.last == next->second.last) {
@@ -137,7 +135,7 @@ void merge(cell_map& cells, cell_map::iterator at, std::size_t end) {
     }
 }
 
-/// Drops what everything to come is ordered after. Now and then, so that its cost does not show.
+/// Removes accesses that happen before everything later. Runs when the number of cells has doubled, for a small amortized cost.
 void sweep(shadow& s) {
     for (auto at = s.cells.begin(); at != s.cells.end();) {
         std::erase_if(at->second.last, host_knows);
@@ -174,7 +172,7 @@ void note(allocation& a, record const& now, moment const& m) {
     if (cells.size() > a.order_shadow.sweep_at) sweep(a.order_shadow);
 }
 
-/// Nothing follows on memory that is freed, so that nothing of it need be remembered.
+/// Checks the last access to an allocation, after which its records are not needed.
 void finish(allocation& a, record const& now, moment const& m) {
     check_birth(a, now, m);
     for (auto const& [begin, cell] : a.order_shadow.cells)
@@ -196,8 +194,8 @@ record record_of(stream const& s, operation const& work, char const* what, bool 
 
 std::uintptr_t address_of(allocation const& a) { return ~a.disguise; }
 
-/// Memory that has been freed in stream order. Its address may since be the host's heap, which kernels must not
-/// touch either.
+/// Checks an access to memory that was freed in stream order. The host's heap may have reused its address, which kernels must not access
+/// either.
 void check_ended(record now, std::uintptr_t address, std::size_t bytes, moment const& m) {
     auto const& ended = the_checker().ended;
     for (auto e = ended.rbegin(); e != ended.rend(); ++e) {
@@ -211,12 +209,11 @@ void check_ended(record now, std::uintptr_t address, std::size_t bytes, moment c
 
 constexpr char const* in_a_graph = " in a graph";
 
-/// The name of an operation, for as long as the program runs.
 char const* lasting(std::string name) {
     return the_checker().kernel_names.insert(std::move(name)).first->c_str();
 }
 
-/// What a captured operation touches it touches at each launch, as a kernel does what was declared for it.
+/// Records the accesses of a captured operation, which are checked at each launch like declared ones.
 void note(graph_node& node, char const* what, std::span<access const> all) {
     for (auto const& one : all)
         node.touches.emplace_back(
@@ -224,7 +221,7 @@ void note(graph_node& node, char const* what, std::span<access const> all) {
             declaration{one.memory->disguise - one.offset, one.bytes, one.how != use::reads});
 }
 
-/// Accesses that were told by their addresses. Memory the runtime does not know is not checked.
+/// Checks accesses declared by address. Memory that the runtime did not allocate is not checked.
 void declared(stream const& s, operation const& work, char const* what, std::span<declaration const> all) {
     if (the_checker().mode == order_checks::off) return;
     for (auto const& one : all) {
@@ -242,7 +239,7 @@ void declared(stream const& s, operation const& work, char const* what, std::spa
 void vector_clock::make_own(slot width) {
     width = std::max(width, width_);
     if (width == width_ && numbers_.use_count() == 1) return;
-    auto const room = (width + 7) / 8 * 8;  // so that clocks of few streams need not grow one by one
+    auto const room = (width + 7) / 8 * 8;  // rounded up, to grow rarely
     auto fresh = std::make_shared<std::uint64_t[]>(room);
     if (numbers_) std::copy_n(numbers_.get(), width_, fresh.get());
     numbers_ = std::move(fresh);

@@ -25,19 +25,19 @@ struct graph_node;
 struct operation;
 struct stream;
 
-/// The happens-before checker. Every operation gets a vector clock when it is enqueued, so what is found depends
-/// on the calls alone and not on when the work runs. Everything here is guarded by the machine's mutex.
+/// The happens-before checker. Each operation gets a vector clock when it is enqueued, so that findings depend on the calls alone and not
+/// on timing. Everything here is guarded by the machine's mutex.
 ///
-/// The host is not a component but a clock of its own: what the host has waited for comes before whatever is
-/// enqueued from then on, by any thread. That is weaker than the truth for programs of several threads, and
-/// never wrong. What a pool orders on its own to reuse memory is no promise to the program, and not counted.
+/// The host is not a component of the clocks but has a clock of its own: work that any host thread has waited for happens before all
+/// operations that are enqueued later, by any thread. For programs with several threads this misses races but reports no false ones. Orders
+/// that a pool creates internally to reuse memory are not promised to the program and do not count.
 namespace ordering {
 
-/// A stream's place in the clocks. A later stream may have it again once the host has waited for the earlier.
+/// A stream's index in the clocks. It is reused for a later stream once the host has waited for the earlier one.
 using slot = std::uint32_t;
 inline constexpr slot no_slot = ~slot{0};
 
-/// How far each stream has come. Copies share their numbers until one of them learns more.
+/// For each stream, the number of the last operation that happens before. Copies share their storage until one of them is changed.
 class vector_clock {
 public:
     [[nodiscard]] std::uint64_t at(slot s) const noexcept { return s < width_ ? numbers_[s] : 0; }
@@ -58,26 +58,25 @@ private:
     slot width_ = 0;
 };
 
-/// An operation's place in the order: the `number`-th of its stream, after all that `before` says.
+/// Position of an operation in the order: it is operation `number` of its stream and happens after everything in `before`.
 struct moment {
     slot of = no_slot;
     std::uint64_t number = 0;
     vector_clock before;
 };
 
-/// What the next operation of a stream comes after.
 struct lane {
     moment now;
     std::uint64_t gone_seen = 0;
 };
 
-/// One access that a later one may conflict with. No address: LeakSanitizer reads these too.
+/// One access that a later one may conflict with. Contains no address, because LeakSanitizer scans records too.
 struct record {
-    char const* what = nullptr;  ///< lives for ever; null: no record
+    char const* what = nullptr;  ///< never freed; null: no record
     call_sites::site from{};
     std::uint64_t stream_id = 0;
     std::uint64_t number = 0;
-    std::size_t begin = 0, end = 0;  ///< of the whole access, in bytes of the allocation
+    std::size_t begin = 0, end = 0;  ///< the whole access, in bytes of the allocation
     slot of = no_slot;
     bool writes = false;
 
@@ -86,16 +85,16 @@ struct record {
     }
 };
 
-/// The accesses to one allocation that are not known to come before everything. Per byte, only those that no
-/// newer one stands for: whoever is unordered with one left out is unordered with one that was kept.
+/// The accesses to one allocation that do not yet happen before everything later. Per byte, an access is dropped when a newer one
+/// represents it: each access that is unordered with the dropped one is unordered with the kept one.
 struct shadow {
     struct cell {
         std::size_t end;
         std::vector<record> last;
     };
 
-    record birth;                       ///< by cudaMallocAsync, of all bytes
-    std::map<std::size_t, cell> cells;  ///< by their first byte, disjoint
+    record birth;                       ///< the cudaMallocAsync, for all bytes
+    std::map<std::size_t, cell> cells;  ///< keyed by their first byte, disjoint
     std::size_t sweep_at = 64;
 };
 
@@ -107,14 +106,14 @@ struct access {
     use how;
 };
 
-/// An access that the launch to come will make. The address is disguised, as everywhere.
+/// An access that the next launch will make. The address is stored inverted.
 struct declaration {
     std::uintptr_t disguise;
     std::size_t bytes;
     bool writes;
 };
 
-/// Accesses that every launch on a stream may make, until the memory is given back.
+/// Accesses that each launch on a stream may make until the lease ends.
 struct borrowing {
     std::uint64_t number;
     declaration access;
@@ -124,7 +123,8 @@ struct checker {
     order_checks mode = order_checks::report, initial = order_checks::report;
     vector_clock host;
     slot next_slot = 0;
-    std::deque<std::pair<slot, std::uint64_t>> given_back;  ///< slots of streams that are gone, and their end
+    /// Slots of destroyed streams, with their last number.
+    std::deque<std::pair<slot, std::uint64_t>> given_back;
 
     order_counts counts;
     std::vector<std::string> reports;
@@ -134,35 +134,34 @@ struct checker {
     std::deque<std::pair<std::shared_ptr<allocation>, record>> ended;  ///< freed in stream order, newest last
 };
 
-/// The place of an operation that the stream is given now: after what it and the default-stream rules say.
+/// Returns the position of an operation that is enqueued now: after the stream's own order and the rules of the default streams.
 moment const& arrives(stream& s);
-/// What the stream gets from now on comes after the moment. An operation must arrive next, for others to see that
-/// there is news.
+/// Orders later operations of the stream after the moment. Other streams see this only after the stream's next operation.
 void learns(stream& s, moment const& m);
-/// What anybody enqueues from now on comes after the moment, or after all work of streams that are gone.
+/// Orders all later operations, of any thread, after the moment, or after all work of destroyed streams.
 void host_learns(moment const& m);
 void host_learns(vector_clock const& c);
-/// The stream has no work and no handle any more.
+/// Frees the slot of a stream without work and without a handle.
 void retires(stream& s);
 
-/// Checks the accesses of an operation that has arrived, and notes them.
+/// Checks and records the accesses of an enqueued operation.
 void accesses(stream const& s, operation const& work, char const* what, std::span<access const> all);
-/// The same for a range that starts in an allocation and may go on in mappings that follow it.
+/// The same for a range that starts in an allocation and may continue in adjacent mappings.
 void accesses(stream const& s, operation const& work, char const* what,
               std::shared_ptr<allocation> const& first, void const* from, std::size_t bytes, use how);
-/// The same for a kernel. Memory the runtime does not know is not checked.
+/// The same for a kernel. Memory that the runtime did not allocate is not checked.
 void accesses(stream const& s, operation const& work, std::string const& kernel,
               std::span<declaration const> all);
-/// The accesses of a node of a graph, now that it is launched as `work`.
+/// Checks the accesses of a graph's node that is launched as `work`.
 void replays(stream const& s, operation const& work, graph_node const& node);
-/// The host frees the memory, after the waiting that CUDA does for it, if it does.
+/// Checks a free by the host, after the function's implicit wait, if it has one.
 void host_frees(allocation& a, char const* what);
-/// cudaFreeAsync: an access to all of it, after which a use of it is found whenever it comes.
+/// Checks cudaFreeAsync as an access to the whole allocation; later uses of the memory are reported.
 void stream_frees(std::shared_ptr<allocation> const& a, stream const& s, operation const& work);
 
-/// Looks for races from now on, or not. What is borrowed while it does not is not entered.
+/// Turns the checks on or off. Memory leased while they are off is not recorded.
 void choose(order_checks wanted);
-/// Forgets what was found, and is again what the environment asked for.
+/// Clears all findings and restores the initial mode.
 void reset();
 
 }  // namespace ordering

@@ -3,7 +3,7 @@
 #include "state.hpp"
 #include "virtual_memory.hpp"
 
-// Who may reach whose memory. Copies between devices need no permission; kernels do, which is not checked.
+// Access of devices to each other's memory. Copies between devices need none; for kernels it is checked with memory_checks::strict only.
 namespace cuota::inline v0::simulator {
 namespace {
 

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.hpp"
 
-// A program compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM calls these names. They differ in what stream 0
-// means.
+// Names that a program compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM calls: stream 0 is the thread's own default stream.
 
 namespace {
 

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <cstdlib>
 
-// Stream-ordered memory. Each allocation is host memory of its own, so that sanitizers see where it ends;
-// what a pool keeps for reuse is a number of units, not addresses.
+// Stream-ordered memory. Each allocation has its own host memory, so that sanitizers detect its bounds; a pool's cache is a number of units
+// and has no addresses.
 namespace cuota::inline v0::simulator {
 namespace {
 
 device& device_of(pool const& p) { return *the_machine().all_devices[static_cast<std::size_t>(p.device)]; }
 
-/// Managed memory takes nothing from the device: it may exceed it.
+/// Charges the device, except for managed memory, which may exceed it.
 bool charge(pool& p, std::size_t units) {
     return p.kind == memory_kind::managed || take_from_device(device_of(p), units);
 }
@@ -31,7 +31,7 @@ void note_peaks(pool& p) {
     p.reserved_peak = std::max(p.reserved_peak, p.reserved());
 }
 
-/// Counts the memory of a free that has not run as free already, for an allocation that comes after it.
+/// Counts the memory of pending frees as cached, and makes `work` wait for these frees.
 template <class Wanted, class Enough>
 void reuse_frees(pool& p, operation& work, Wanted wanted, Enough enough) {
     for (auto f = p.frees.begin(); f != p.frees.end() && !enough();) {
@@ -46,8 +46,8 @@ void reuse_frees(pool& p, operation& work, Wanted wanted, Enough enough) {
     }
 }
 
-/// Takes memory for `work`, an allocation in the stream: what the stream itself has freed, what is cached,
-/// new memory, and at last what other streams have yet to free, for which the allocation will wait.
+/// Charges the pool for `work`, an allocation in the stream: first memory that the stream itself has freed, then cached and new memory, and
+/// last pending frees of other streams, for which `work` waits.
 bool take_from_pool(pool& p, std::size_t units, stream_handle const& s, operation& work) {
     std::size_t to_come = 0;
     for (auto const& f : p.frees)
@@ -82,7 +82,7 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
     auto const give = [&](void* unused) { give_memory(unused, block, bytes); };
     std::unique_ptr<void, decltype(give)> owned{address, give};
 
-    auto note = std::make_shared<allocation_ref>();  // known only when the memory is
+    auto note = std::make_shared<allocation_ref>();  // set below, when the memory exists
     auto work = make_task([note] {
         auto& a = **note;
         sanitizer::allow(a.address(), a.bytes);
@@ -98,14 +98,14 @@ cudaError_t allocate(guard& lock, void** out, std::size_t bytes, std::shared_ptr
         throw;
     }
     owned.release();
-    (*note)->units = in_units(bytes);  // for the pool, though the device is charged for its own memory only
+    (*note)->units = in_units(bytes);  // charged to the pool; the device is charged for its own memory only
     (*note)->from = p;
     (*note)->now = allocation::phase::pending;
-    if (block.shift == 0) sanitizer::forbid(address, bytes);  // closed memory speaks for itself
+    if (block.shift == 0) sanitizer::forbid(address, bytes);  // strict-mode memory faults by itself
     *out = address;
     enqueue(lock, s, work, pace::at_once);
     ordering::access const born[] = {{note->get(), 0, bytes, ordering::use::begins}};
-    ordering::accesses(*s, *work, name_of(by), born);  // nobody else knows the address yet
+    ordering::accesses(*s, *work, name_of(by), born);  // no other thread has the address yet
     return cudaSuccess;
 }
 
@@ -122,7 +122,7 @@ void finish_free(allocation& a, device& d, operation const* work) {
     auto& frees = a.from->frees;
     auto const mine =
         std::find_if(frees.begin(), frees.end(), [&](auto const& f) { return f.work.get() == work; });
-    if (mine == frees.end()) return;  // an allocation has counted on it already
+    if (mine == frees.end()) return;  // an allocation has reused it already
     frees.erase(mine);
     return_to_pool(*a.from, a.units);
 }
@@ -134,7 +134,7 @@ cudaError_t free_in_stream(guard& lock, allocation_ref const& a, stream_handle c
     a->from->frees.push_back({work, s, a->units});
     forget_memory(a);
     enqueue(lock, s, work, pace::at_once);
-    ordering::stream_frees(a, *s, *work);  // nobody can find it any more
+    ordering::stream_frees(a, *s, *work);  // can no longer be found
     return cudaSuccess;
 }
 
@@ -173,7 +173,7 @@ cudaError_t write(pool& p, cudaMemPoolAttr which, void const* value) {
         case cudaMemPoolReuseAllowOpportunistic: p.opportunistic = flag(); return cudaSuccess;
         case cudaMemPoolReuseAllowInternalDependencies: p.internal_dependencies = flag(); return cudaSuccess;
         case cudaMemPoolAttrReleaseThreshold: p.threshold = number(); return cudaSuccess;
-        case cudaMemPoolAttrReservedMemHigh:  // peaks can only be lowered to the present
+        case cudaMemPoolAttrReservedMemHigh:  // peaks can only be lowered to the present use
             if (number() != 0) return cudaErrorInvalidValue;
             p.reserved_peak = p.reserved();
             return cudaSuccess;

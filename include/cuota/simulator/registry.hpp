@@ -13,22 +13,21 @@
 
 namespace cuota::inline v0::simulator {
 
-/// Where the object was destroyed whose handle this thread has last looked up in vain, if it was the last of its slot.
+/// Where the object behind the handle that this thread last failed to look up was destroyed, if it was the previous one of its slot.
 extern thread_local constinit call_sites::site last_handle_gone;
 
-/// The call that made something, for messages.
 struct origin {
     char const* call = nullptr;
     call_sites::site at{};
 
-    /// ", from cudaX at file.cpp:12", or nothing for what no call has made.
+    /// Returns ", from cudaX at file.cpp:12", or nothing for objects that no call created.
     [[nodiscard]] std::string text() const {
         return call ? std::string{", from "} + call + call_sites::mark(at) : std::string{};
     }
 };
 
-/// Objects behind opaque handles. A handle is a number, never an address: it is not reused, so a destroyed
-/// one is known for what it is, and following it faults. As an address of CUDA's would be, it is a multiple of 16.
+/// Objects behind opaque handles. A handle is a number and not an address: it is not reused, so that a destroyed one is recognized, and
+/// dereferencing it faults. Like an address from CUDA, it is a multiple of 16.
 template <class T>
 class registry {
 public:
@@ -54,7 +53,7 @@ public:
         return nullptr;
     }
 
-    /// `by`: the call that destroys the object.
+    /// Removes an object; `by` is the call that destroys it.
     std::shared_ptr<T> remove(void const* handle, call_sites::site by = {}) {
         auto const index = index_of(handle);
         if (index >= slots_.size()) {
@@ -67,20 +66,18 @@ public:
         return std::exchange(slots_[index].object, nullptr);
     }
 
-    /// The handle of an object that has one, or zero. Cost: linear.
+    /// Returns the handle of an object, or zero. Cost: linear.
     std::uintptr_t handle_of(std::shared_ptr<T> const& object) const {
         for (std::size_t i = 0; i < slots_.size(); ++i)
             if (object && slots_[i].object == object) return handle_of(i, slots_[i].generation);
         return 0;
     }
 
-    /// Where the object behind a good handle was made.
     [[nodiscard]] origin made(void const* handle) const {
         auto const index = index_of(handle);
         return index < slots_.size() ? slots_[index].made : origin{};
     }
 
-    /// Calls `use(object, origin)` for all that live.
     template <class Use>
     void for_each(Use use) const {
         for (auto const& s : slots_)
@@ -94,10 +91,10 @@ private:
         std::shared_ptr<T> object;
         origin made;
         std::uint32_t generation = 1;
-        call_sites::site gone_at{};  ///< of the generation before
+        call_sites::site gone_at{};  ///< for the previous generation
     };
 
-    // 8 bits say of what kind, 28 how often the slot was used, 24 which it is; the last four are zero.
+    // Bits, from the highest: 8 tag, 28 generation, 24 index, 4 zero.
     [[nodiscard]] std::uintptr_t handle_of(std::size_t index, std::uint32_t generation) const noexcept {
         return tag_ | std::uintptr_t{generation & 0xfff'ffff} << 28 | index << 4;
     }

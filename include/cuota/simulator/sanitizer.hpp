@@ -4,8 +4,7 @@
 
 #include <cstddef>
 
-// The simulator itself is never instrumented. A program that is brings the sanitizer's run time along, and
-// these symbols with it; elsewhere they are null. So one library serves every build.
+// The simulator is not instrumented. An instrumented program provides the sanitizer's runtime and these symbols; otherwise they are null.
 extern "C" {
 [[gnu::weak]] void AnnotateIgnoreSyncBegin(const char* file, int line);
 [[gnu::weak]] void AnnotateIgnoreSyncEnd(const char* file, int line);
@@ -20,13 +19,11 @@ extern "C" {
 [[gnu::weak]] void __asan_unpoison_memory_region(void const volatile* address, std::size_t bytes);
 }
 
-/// What the sanitizers are told.
+/// Annotations for the sanitizers.
 ///
-/// ThreadSanitizer must see CUDA's ordering and nothing else: a mutex or a worker thread of the simulator
-/// that happens to order two operations would hide the race between them. So everything in here runs *quiet*,
-/// with accesses and synchronisation ignored, and the only edges are the explicit `publish` and `observe`.
-/// For the same reason a stream then has a thread to itself: what one thread does is ordered, and so would be
-/// streams that share it.
+/// ThreadSanitizer must see CUDA's order and no other: a mutex or worker thread of the simulator that happens to order two operations would
+/// hide the race between them. All code of the simulator is therefore *quiet*, with accesses and synchronisation ignored, and the only
+/// edges are `publish` and `observe`. For the same reason each stream has its own thread under ThreadSanitizer.
 namespace cuota::inline v0::simulator::sanitizer {
 
 inline bool watches_threads() noexcept { return __tsan_acquire != nullptr; }
@@ -43,7 +40,7 @@ inline void end_ignoring() noexcept {
     AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
 }
 
-/// Code of the simulator: nothing it does is seen.
+/// Scope in which ThreadSanitizer ignores accesses and synchronisation.
 class quiet {
 public:
     quiet() noexcept {
@@ -56,7 +53,7 @@ public:
     quiet& operator=(quiet const&) = delete;
 };
 
-/// Code of the program, or an access made for it, inside quiet code: all of it is seen.
+/// Scope inside quiet code in which ThreadSanitizer sees them again, for code of the program or an access on its behalf.
 class loud {
 public:
     loud() noexcept {
@@ -69,11 +66,11 @@ public:
     loud& operator=(loud const&) = delete;
 };
 
-/// What happened so far on this thread comes before whatever follows an `observe` of the token. Only in quiet
-/// code.
+/// Release and acquire: the actions before `publish` happen before those after `observe` of the token. Only in quiet code.
 inline void publish(void* token) noexcept {
     if (!watches_threads()) return;
-    AnnotateIgnoreSyncEnd(__FILE__, __LINE__);  // edges made while ignoring would be dropped without a word
+    // Edges made while synchronisation is ignored are dropped silently.
+    AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
     __tsan_release(token);
     AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
 }
@@ -85,14 +82,14 @@ inline void observe(void* token) noexcept {
     AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
 }
 
-/// The memory starts or ends here: any unordered use is a race. Only in quiet code.
+/// Records a write of the whole range where memory is allocated or freed, so that each unordered use is a race. Only in quiet code.
 inline void claim(void* address, std::size_t bytes) noexcept {
     if (!watches_threads() || bytes == 0) return;
     loud seen;
     __tsan_write_range(address, bytes);
 }
 
-/// Under AddressSanitizer a touch of the range is an error until `allow`.
+/// Makes accesses to the range an error under AddressSanitizer, until `allow`.
 inline void forbid(void* address, std::size_t bytes) noexcept {
     if (__asan_poison_memory_region) __asan_poison_memory_region(address, bytes);
 }

@@ -8,14 +8,12 @@
 #include <system_error>
 #include <thread>
 
-// Streams are queues. A stream whose first operation may start is *ready*; a worker, or a host thread that
-// waits for that stream anyway, takes it and runs operations until one must wait. Up to 128 there are as many
-// workers as ready streams, so work of two streams may wait for each other, as kernels on a device may.
-// By the seeded schedule, in late.cpp, nobody but a host thread that waits takes ready streams.
+// Streams are queues. A stream whose first operation may start is *ready*; a worker, or a host thread that waits for that stream, claims it
+// and runs operations until one must wait. Up to 128, there are as many workers as ready streams, so that work of two streams may wait for
+// each other, like concurrent kernels on a device. Under the seeded schedule (late.cpp), only waiting host threads claim ready streams.
 namespace cuota::inline v0::simulator {
 
-/// Workers and the ready streams they share. All streams have one crew, but under ThreadSanitizer each has
-/// its own.
+/// Workers and the ready streams they share. All streams share one crew, except under ThreadSanitizer, where each has its own.
 struct crew {
     explicit crew(std::size_t limit) : most{limit} {}
 
@@ -24,7 +22,7 @@ struct crew {
     std::vector<std::thread> threads;
     std::size_t most;
     std::size_t idle = 0;
-    std::size_t coming = 0;  ///< workers that were woken or made, and have not looked yet
+    std::size_t coming = 0;  ///< workers that were woken or created and have not run yet
     bool stop = false;
 };
 
@@ -65,7 +63,7 @@ void perform(stream& s, operation& work) {
     sanitizer::publish(work.token());
 }
 
-/// Whether the stream's first operation may start; if not, arranges that the stream is looked at again.
+/// Whether the stream's first operation may start; if not, registers the stream with the operation that it waits for.
 bool startable(stream_handle const& s) {
     for (auto const& first : s->queue.front()->after) {
         if (first->done.load(std::memory_order_relaxed)) continue;
@@ -79,8 +77,7 @@ bool startable(stream_handle const& s) {
 void work_until_told(std::shared_ptr<crew> const& mine);
 
 void wake_worker(std::shared_ptr<crew> const& c) {
-    if (c->ready.size() <= c->coming)
-        return;  // a host thread that waits may have taken what they were woken for
+    if (c->ready.size() <= c->coming) return;  // a waiting host thread may have claimed their work
     if (c->coming < c->idle) {
         ++c->coming;
         c->wake.notify_one();
@@ -91,25 +88,25 @@ void wake_worker(std::shared_ptr<crew> const& c) {
         start_thread(c->threads, [c] { work_until_told(c); });
         ++c->coming;
     } catch (std::exception const&) {
-        // There is another (find_worker), or who waits for the work runs it.
+        // Another worker exists (find_worker), or the thread that waits for the work runs it.
     }
 }
 
-/// A crew that only workers may work for has one, so that nothing is enqueued that nobody would ever run.
+/// Ensures that a crew has a worker if no other thread may run its work.
 void find_worker(std::shared_ptr<crew> const& c) {
     if (!c->threads.empty() || c->stop || late::on() || !work_may_start()) return;
     start_thread(c->threads, [c] { work_until_told(c); });
     ++c->coming;
 }
 
-/// A destroyed stream is done: nothing can refer to it any more but its device.
+/// Removes a destroyed stream that has finished; only its device still refers to it.
 void retire(stream_handle const& s) {
     std::erase(s->owner.streams, s);
     ordering::retires(*s);
     if (!s->own_crew) return;
     s->own_crew->stop = true;
     s->own_crew->wake.notify_all();
-    for (auto& t : s->own_crew->threads) t.detach();  // it may be this very thread
+    for (auto& t : s->own_crew->threads) t.detach();  // one may be this thread
     s->own_crew->threads.clear();
 }
 
@@ -167,10 +164,9 @@ void work_until_told(std::shared_ptr<crew> const& mine) {
     }
 }
 
-/// Whether a thread other than the workers may run work now. ThreadSanitizer would take that for an order.
+/// Whether a host thread may run work now. Not under ThreadSanitizer, which would take that for an order.
 bool may_help() { return work_may_start() && !sanitizer::watches_threads() && !late::on(); }
 
-/// Takes a ready stream away from the workers.
 bool claim_ready(stream_handle const& s) {
     if (s->state != stream::progress::ready || !may_help()) return false;
     crew_of(*s)->ready.remove(*s);
@@ -185,7 +181,7 @@ void for_each_stream(Use use) {
     }
 }
 
-/// The rules of the legacy default stream, both ways.
+/// Applies the rules of the legacy default stream, in both directions.
 void order_by_default_streams(stream& s, operation& work) {
     auto& d = s.owner;
     if (s.legacy) {
@@ -199,7 +195,7 @@ void order_by_default_streams(stream& s, operation& work) {
 }  // namespace
 
 void order(operation& work, operation_ref const& first) {
-    // For ThreadSanitizer a finished operation is still one to come after.
+    // ThreadSanitizer needs the edge from a finished operation as well.
     if (!first->done.load(std::memory_order_relaxed) || sanitizer::watches_threads())
         work.after.push_back(first);
 }
@@ -220,8 +216,8 @@ void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when
     try {
         if (!startable(on)) return;
         bool const now = when == pace::at_once && may_help() && the_machine().jitter_us == 0;
-        if (!now || step(lock, on)) make_ready(on);  // after a step: another thread has added to it meanwhile
-    } catch (...) {  // the host has no memory: what the call says has failed will not run
+        if (!now || step(lock, on)) make_ready(on);  // after a step: another thread has added work meanwhile
+    } catch (...) {  // out of memory: the call fails, and its work must not run
         if (!on->queue.empty() && on->queue.back() == work) {
             on->queue.pop_back();
             on->last = before;
@@ -294,8 +290,7 @@ void wait_for_device(guard& lock, device& d) {
 void let_go(guard& lock, stream_handle const& s) {
     s->destroyed = true;
     if (sanitizer::watches_threads() && s->last) {
-        // Only the stream's own thread can say on behalf of its work that whoever waits for the device comes
-        // after it.
+        // Only the stream's own thread can publish that its work happens before the end of a wait for the device.
         enqueue(lock, s, make_task([s] {
                     sanitizer::publish(&s->owner.retired);
                     if (s->blocking()) sanitizer::publish(&s->owner.retired_blocking);
@@ -326,10 +321,10 @@ void after_fork_in_parent() { the_machine().mutex.unlock(); }
 
 void after_fork_in_child() {
     starting_threads = 0;
-    new (&the_machine().host_function_turn) std::mutex;  // whoever had it did not come along
+    new (&the_machine().host_function_turn) std::mutex;  // its owner does not exist in the child
     late::threads_are_gone();
     for_each_stream([](stream& s) {
-        auto const& c = crew_of(s);  // its threads did not come along
+        auto const& c = crew_of(s);  // its threads do not exist in the child
         new (&c->wake) std::condition_variable;
         new (&c->threads) std::vector<std::thread>;
         c->idle = c->coming = 0;
@@ -350,7 +345,7 @@ void stop_workers() {
         });
     }
     for (auto& t : threads)
-        if (t.get_id() == std::this_thread::get_id()) t.detach();  // a kernel that ends the program
+        if (t.get_id() == std::this_thread::get_id()) t.detach();  // a kernel that exits the program
         else t.join();
 }
 

@@ -8,20 +8,18 @@
 
 #include "state.hpp"
 
-// What the two ways of running stream work share. All of it under the machine's lock.
+// Shared by both schedules. Everything here is under the machine's lock.
 namespace cuota::inline v0::simulator {
 
 bool work_may_start();
-/// The stream's first operation may start.
 void make_ready(stream_handle const& s);
-/// Runs the first operation of a stream that nobody else can take any more. True when the next may start at
-/// once; the stream then still counts as running.
+/// Runs the first operation of a stream that no other thread can claim. Returns true if the next one may start at once; the stream then
+/// still counts as running.
 bool step(guard& lock, stream_handle const& s);
-/// Whether no stream has anything left to do.
 bool all_idle();
 
-/// Threads that have been made and have not had the lock yet. A program that forks waits for them: a thread that is
-/// being made holds locks of the C library and of sanitizers, which a child would find locked for ever.
+/// Number of threads that were created and have not yet acquired the lock. A fork waits for them: a starting thread holds locks of the C
+/// library and of sanitizers, which would stay locked in the child.
 inline int starting_threads = 0;
 
 template <class F>
@@ -42,21 +40,20 @@ void start_thread(std::vector<std::thread>& among, F run) {
     }
 }
 
-/// The seeded schedule: work runs only for a host thread that waits, as late as the rules of order allow.
+/// The seeded schedule: only a waiting host thread runs work, as late as the order allows.
 namespace late {
 
 bool on();
 void choose(guard& lock, schedule how, std::uint64_t seed);
 
-/// That many may be ready at once. What throws for want of memory does so here, and not where work would be lost.
+/// Reserves space for `count` ready streams, so that std::bad_alloc cannot lose work later.
 void expect_streams(std::size_t count);
 void make_ready(stream_handle const& s);
-/// A piece of work has ended.
 void one_done();
-/// Something may go on.
+/// Wakes waiting threads after a change.
 void moved();
 void wait_for(guard& lock, std::span<awaited const> all);
-/// A query has been answered: some work goes on, though nobody waits.
+/// Runs some work after a query.
 void go_on(guard& lock, std::span<awaited const> all);
 
 void threads_are_gone();  ///< in a forked child

@@ -28,8 +28,7 @@
 #include <utility>
 #include <vector>
 
-/// What the simulated runtime knows. Everything in `machine` is guarded by its one mutex unless it is atomic;
-/// work itself runs outside of it.
+/// State of the simulated runtime. The one mutex guards all members of `machine` that are not atomic; work runs without it.
 namespace cuota::inline v0::simulator {
 
 struct capture;
@@ -42,21 +41,21 @@ struct device {
 
     int index;
     std::size_t capacity = 0;
-    int host_node = -1;    ///< of options::host_nodes
-    std::size_t used = 0;  ///< plain allocations and all that pools have reserved
+    int host_node = -1;    ///< from options::host_nodes
+    std::size_t used = 0;  ///< bytes of plain allocations and of all that pools have reserved
     std::size_t peak = 0;
     std::size_t others = 0;
-    bool has_context = false;  ///< the primary one
+    bool has_context = false;
     std::uint64_t contexts_made = 0;
-    std::uint32_t reaches = 0;  ///< the peers whose memory it may use, one bit each
+    std::uint32_t reaches = 0;  ///< peers whose memory it may access, one bit each
     std::atomic<cudaError_t> failure{cudaSuccess};
     std::string failure_text;
     stream_handle legacy;
     std::vector<stream_handle> streams;  ///< all but the legacy one; destroyed ones until they are drained
-    char retired = 0;                    ///< token: the work of streams that are gone
-    char retired_blocking = 0;           ///< the same of blocking ones, which the legacy stream comes after
+    char retired = 0;                    ///< token for the work of destroyed streams
+    char retired_blocking = 0;           ///< the same for blocking ones, which the legacy stream comes after
     ordering::vector_clock gone, gone_blocking;  ///< the same two for the happens-before checker
-    std::uint64_t gone_version = 0;              ///< of gone_blocking
+    std::uint64_t gone_version = 0;
     std::shared_ptr<pool> default_pool;
     std::shared_ptr<pool> managed_pool;
     cudaMemPool_t default_pool_handle = nullptr;
@@ -74,7 +73,7 @@ struct device {
 // ---- calls and faults ----
 
 struct planned_fault {
-    std::optional<function> only;  ///< none: any
+    std::optional<function> only;  ///< nothing: any function
     std::uint64_t calls_left;
     cudaError_t code;
     fault_kind kind;
@@ -105,7 +104,7 @@ struct machine {
     std::vector<int> host_nodes;
     bool has_peer_access = true;
     bool maps_for_rdma = true;
-    std::vector<std::unique_ptr<device>> all_devices;  ///< grows only, so that references stay good
+    std::vector<std::unique_ptr<device>> all_devices;  ///< only grows, so that references stay valid
 
     registry<stream> streams{0x53};
     registry<event> events{0x45};
@@ -113,7 +112,7 @@ struct machine {
     registry<graph> graphs{0x47};
     registry<graph_node> graph_nodes{0x4e};
     registry<graph_exec> graph_execs{0x58};
-    std::vector<std::shared_ptr<capture>> captures;   ///< that have begun and not ended
+    std::vector<std::shared_ptr<capture>> captures;   ///< ongoing ones
     std::map<std::uintptr_t, allocation_ref> memory;  ///< by ~address
     std::deque<allocation_ref> recently_freed;        ///< newest last
     std::uint64_t next_allocation = 1;
@@ -126,12 +125,12 @@ struct machine {
     std::array<std::atomic<std::uint64_t>, function_count> calls{};
     std::vector<planned_fault> faults;
     std::vector<random_fault> random_faults;
-    std::size_t largest_allocation = SIZE_MAX;  ///< a larger one fails
+    std::size_t largest_allocation = SIZE_MAX;  ///< larger ones fail
     std::atomic<bool> has_faults{false};
     std::atomic<std::uint64_t> injected{0};
     misuse_counters misuse{};
-    std::mutex misuse_mutex;                ///< of the next two; taken last
-    std::vector<std::string> misuse_lines;  ///< with marks for places
+    std::mutex misuse_mutex;                ///< guards the next two; acquired last
+    std::vector<std::string> misuse_lines;  ///< with placeholders for call sites
     on_misuse misuse_mode = on_misuse::report, initial_misuse = on_misuse::report;
     host_access on_host_access = host_access::ends;
     capture_checks capture_mode = capture_checks::named;
@@ -139,30 +138,30 @@ struct machine {
     memory_checks memory_mode = memory_checks::heap, initial_memory = memory_checks::heap;
     std::atomic<bool> deep_sites{false};
     ordering::checker order_checker;
-    std::atomic<std::uint64_t> epoch{1};  ///< changes with reset: errors of threads from before are forgotten
+    std::atomic<std::uint64_t> epoch{1};  ///< incremented by reset; older errors of threads are ignored
     std::atomic<bool> unloading{false};
 
     std::atomic<int> holds{0};
-    char hold_token = 0;  ///< the ends of holds, which what they held comes after
+    char hold_token = 0;  ///< released by the destruction of a hold
     std::atomic<std::int64_t> jitter_us{0};
     std::mt19937_64 jitter;
     std::mutex jitter_mutex;
-    std::chrono::microseconds initial_jitter{0};  ///< as the environment asks
+    std::chrono::microseconds initial_jitter{0};
     std::uint64_t initial_jitter_seed = 1;
-    std::atomic<int> delayed{0};  ///< pieces of work that the simulator itself makes late just now
+    std::atomic<int> delayed{0};  ///< operations that the simulator is delaying now
 
     std::uint64_t next_turn = 1;
 
-    std::atomic<bool> serial_host{false}, free_at_once{false}, stale_errors{false};  ///< see unkindness
+    std::atomic<bool> serial_host{false}, free_at_once{false}, stale_errors{false};
     unkindness initial_unkindness;
-    std::mutex host_function_turn;        ///< taken without the machine's lock
-    std::vector<resting_memory> resting;  ///< freed under work that may still use it
+    std::mutex host_function_turn;        ///< acquired without the machine's lock
+    std::vector<resting_memory> resting;  ///< freed while work may still access it
 
-    schedule initial_schedule = schedule::workers;  ///< as the environment asks
+    schedule initial_schedule = schedule::workers;
     std::uint64_t initial_seed = 0;
 };
 
-/// The one machine. Made at first use, never destroyed: static objects of the program may free late.
+/// Returns the one machine, created on first use and never destroyed, because static objects of the program may free memory late.
 machine& the_machine();
 
 enum class activity { host, callback, kernel };
@@ -170,90 +169,85 @@ enum class activity { host, callback, kernel };
 struct thread_facts {
     static constexpr std::size_t most_contexts = 16;
 
-    int device = 0;                   ///< of cudaSetDevice
-    std::size_t contexts = 0;         ///< on the stack of cuCtxPushCurrent
+    int device = 0;
+    std::size_t contexts = 0;         ///< size of the stack of cuCtxPushCurrent
     int context_of[most_contexts]{};  ///< devices, the current one last
     cudaError_t last_error = cudaSuccess;
     std::uint64_t last_error_epoch = 0;
     activity doing = activity::host;
-    call_sites::site running{};                     ///< the call that enqueued what it runs
-    function calling = function::cudaGetLastError;  ///< the call it has made last
-    call_sites::stack from{};                       ///< where it made it
-    char const* tag = nullptr;                      ///< for what, if the program has said so
-    char const* told_file = nullptr;                ///< the same of the call to come
+    call_sites::site running{};  ///< the call that enqueued the work that this thread runs
+    function calling = function::cudaGetLastError;
+    call_sites::stack from{};
+    char const* tag = nullptr;        ///< tag of the present call, if the program passed one
+    char const* told_file = nullptr;  ///< file, tag and line for the next call
     char const* told_tag = nullptr;
     unsigned told_line = 0;
     cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
-    cudaError_t refused = cudaSuccess;  ///< why a stream could not be had by this call
+    cudaError_t refused = cudaSuccess;  ///< why this call cannot use a stream
 };
 
 extern thread_local constinit thread_facts caller;
 
 // ---- scheduler.cpp ----
 
-/// Whether work that takes no time may run in the call that enqueues it, when the stream is idle.
+/// Whether an operation without a simulated duration may run in the enqueuing call when the stream is idle.
 enum class pace { queued, at_once };
 
-/// Puts work at the end of a stream, and after what the default-stream rules say. May let go of the lock.
+/// Appends work to a stream, ordered by the rules of the default streams. May release the lock temporarily.
 void enqueue(guard& lock, stream_handle const& on, operation_ref work, pace when = pace::queued);
-/// Makes `work` wait for `first`.
 void order(operation& work, operation_ref const& first);
-/// Waits until the work is done, helping with it; then the calling thread comes after it.
+/// Waits for the work, helping to run it, and orders the calling thread after it.
 void wait_for(guard& lock, operation_ref const& work);
 
-/// What a host thread is to wait for, and what it then comes after: a stream may have promised to come after
-/// more than its last piece of work did.
+/// Work that a host thread waits for, and the moment that it is ordered after, which may be later than the work.
 struct awaited {
-    operation_ref work;  ///< null for a stream that has had none
+    operation_ref work;  ///< null for a stream without work
     ordering::moment known;
 };
 void wait_for(guard& lock, awaited const& what);
 void wait_for(guard& lock, std::vector<awaited> const& all);
-/// After a query of unfinished work: by the seeded schedule nothing else may let it go on.
+/// Runs some operations after a query of unfinished work, which under the seeded schedule no other thread would.
 void let_some_go_on(guard& lock, std::vector<awaited> const& all);
-/// All that a synchronisation of the stream must wait for; for the legacy stream, more than its own work.
+/// Returns the work that a synchronisation of the stream waits for; for the legacy stream, more than its own.
 std::vector<awaited> unfinished(stream const& s);
-/// After waiting for all that is unfinished on the stream, the host comes after the following as well.
+/// Orders the host after the work of destroyed streams that a synchronisation of the stream includes.
 void come_after_the_gone(stream const& s);
 void wait_for_device(guard& lock, device& d);
-/// The stream has no handle any more; it goes when its work is done.
+/// Marks a stream as destroyed; it is removed when its work has finished.
 void let_go(guard& lock, stream_handle const& s);
 void resume_all();
 void stop_workers();
-/// As CUOTA_SIM_SCHEDULE takes it.
+/// Returns the schedule in the syntax of CUOTA_SIM_SCHEDULE.
 std::string schedule_in_words();
-/// A forked child has its parent's memory and no workers. It may go on if no work was under way.
+/// Fork handlers. The child has no workers; it can continue if no work was running.
 void prepare_to_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
 
 // ---- launch.cpp, kernel_launch.cpp, kernels.cpp ----
 
-/// Enqueues a body as a kernel, on a stream of the current device. The body stays the caller's unless this is
-/// cudaSuccess.
+/// Enqueues a body as a kernel on a stream of the current device. The caller keeps the body unless the result is cudaSuccess.
 cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, void (*run)(void*),
                            void (*drop)(void*), void* body);
-/// The kernel's address and name, as an object file of nvcc registers them.
+/// Registers a kernel's address and name, as an object file of nvcc does.
 void note_kernel(void const* address, char const* mangled_name);
-/// The most dynamic shared memory that a launch of the kernel may ask for.
 int dynamic_shared_of(void const* kernel);
 
 // ---- stream.cpp, device.cpp, pool.cpp ----
 
-/// The stream behind a handle, default streams included; null when there is none.
+/// Returns the stream behind a handle, including default streams, or null.
 stream_handle known_stream(cudaStream_t handle);
-/// The same for a call that uses it; null also when a capture forbids that, which bad_handle() then says.
+/// The same for a call that uses the stream; also null when a capture forbids it, in which case bad_handle() returns that error.
 stream_handle find_stream(cudaStream_t handle);
-/// The current device of this thread, which must exist.
+/// Returns the current device of this thread, which must exist.
 device& current_device();
 device* find_device(int index);
 int attribute_of(device const& d, cudaDeviceAttr which);
-/// Marks the device as failed for good; the first failure wins.
+/// Marks the device as failed permanently; the first failure is kept.
 void fail_device(device& d, cudaError_t code, std::string text);
-/// Gives back what pools keep beyond their thresholds, as CUDA does whenever the host synchronises.
+/// Releases memory that pools cache beyond their thresholds, as CUDA does when the host synchronises.
 void trim_at_synchronisation(device& d);
 void trim_pool(pool& p, std::size_t keep);
-/// A pooled allocation is gone: its units are free in its pool again.
 void return_to_pool(pool& p, std::size_t units);
 
 inline constexpr std::size_t unit = 512;
@@ -261,14 +255,14 @@ inline std::size_t in_units(std::size_t bytes) { return (bytes + unit - 1) / uni
 
 // ---- calls.cpp ----
 
-/// What every call goes through: counting, planned faults, failed devices, the thread's last error.
+/// Admission of a call: counts it and applies planned faults and device failures.
 struct admission {
     cudaError_t error;
     bool run;
 };
 admission admit(function f);
 cudaError_t remember(cudaError_t error);
-/// With unkindness::stale_errors: the error that somebody else has left in this thread.
+/// Sets the thread's last error, with unkindness::stale_errors.
 void leave_stale_error();
 cudaError_t failure_of(device const& d);
 cudaError_t default_code(function f);
@@ -277,26 +271,23 @@ std::optional<function> function_named(std::string const& name);
 
 // ---- faults.cpp ----
 
-/// The fault that chance gives this call, or cudaSuccess. Under the lock.
+/// Returns the randomly drawn fault of this call, or cudaSuccess. Under the lock.
 cudaError_t drawn(function f);
-/// Whether an allocation fails for its size alone; counts it if so. Under the lock.
+/// Whether an allocation exceeds the planned limit; counts the fault. Under the lock.
 bool too_large(std::size_t bytes);
 
 // ---- misuse.cpp. Any thread, with or without the lock. ----
 
-/// Where the program made the present call.
 call_sites::site here();
-/// The present call, as what makes something.
 origin present_call();
-/// The present call and its place, as a message begins.
+/// Returns the present call and its call site, for a message.
 std::string this_call();
-/// Counts something that the program did wrong, and keeps what there is to say about it.
 void note_misuse(std::atomic<std::uint64_t>& counter, std::string line);
-/// Work has touched memory that is not there: the device fails for good, and says why.
+/// Reports an access of work to invalid memory and fails the device.
 void illegal_access(device& d, std::string line);
-/// Nothing is behind the handle, or an ongoing capture refuses it to this call.
+/// Reports an invalid handle, or returns the error of the capture that forbids its use.
 cudaError_t bad_handle();
-/// The present call was given things of several devices, in words.
+/// Reports arguments of several devices.
 cudaError_t mixed_devices(std::string const& things);
 std::string describe(event const& e, origin const& from);
 std::string describe(stream const& s, origin const& from);
@@ -304,18 +295,17 @@ std::string describe(pool const& p, origin const& from);
 
 // ---- capture.cpp ----
 
-/// What an ongoing capture says to a call, whatever its arguments: cudaSuccess, or the error it gets.
+/// Returns the error that ongoing captures cause for any call of the function, or cudaSuccess.
 cudaError_t refusal(function f);
 inline cudaError_t refused_by_captures(function f) {
     caller.refused = cudaSuccess;
     return the_machine().captures.empty() ? cudaSuccess : refusal(f);
 }
-/// Makes the work a node of the graph that the stream is captured into.
 void add_to_capture(stream& s, operation_ref work);
 
-/// Makes the device's primary context, if it has none. Under the lock.
+/// Creates the device's primary context if none exists. Under the lock.
 void make_context(device& d);
-/// The same, for a call that needs the context of the thread's current device.
+/// The same for the current device, if the function needs a context.
 void make_context_for(function f);
 
 template <class F>

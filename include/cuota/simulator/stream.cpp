@@ -13,7 +13,7 @@ stream::stream(device& d, unsigned flag_bits, int prio, bool is_legacy)
 stream_handle make_stream(device& d, unsigned flags, int priority) {
     std::size_t streams = 1;
     for (auto const& other : the_machine().all_devices)
-        streams += other->streams.size() + 1;  // one: the legacy stream
+        streams += other->streams.size() + 1;  // one for the legacy stream
     late::expect_streams(streams);
     auto s = std::make_shared<stream>(d, flags, priority);
     s->id = ++the_machine().next_stream;  // 1 is the legacy stream
@@ -25,7 +25,7 @@ namespace {
 
 constexpr int lowest_priority = 0, highest_priority = -5;
 
-/// The streams that stand behind cudaStreamPerThread, one per device used.
+/// The streams behind cudaStreamPerThread, one for each device used.
 struct per_thread_streams {
     std::array<stream_handle, most_devices> of_device;
 
@@ -60,14 +60,13 @@ cudaError_t create(cudaStream_t* out, unsigned flags, int priority) {
     return cudaSuccess;
 }
 
-/// A wait is an operation, and so one that other streams may come before and after by the default-stream rules.
+/// Whether a wait for the event needs no operation. An operation is needed where the default-stream rules may order it with other streams.
 bool orders_nothing(stream const& s, event const& e) {
     auto const over = [](operation_ref const& work) { return !work || work->done; };
     if (sanitizer::watches_threads() || s.legacy || !over(e.recorded)) return false;
     return !s.blocking() || over(s.owner.legacy->last);
 }
 
-/// Calls `use` with the stream, if there is one and its device works.
 template <class Use>
 cudaError_t with_stream(function f, cudaStream_t handle, Use use) {
     return api(f, [&](guard& lock) {
@@ -141,7 +140,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
         auto const all = unfinished(*s);
         for (auto const& one : all)
             if (one.work && !one.work->done) return let_some_go_on(lock, all), cudaErrorNotReady;
-        for (auto const& one : all) wait_for(lock, one);  // which is over at once
+        for (auto const& one : all) wait_for(lock, one);  // returns at once
         come_after_the_gone(*s);
         return failure_of(s->owner);
     });

@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// All physical memory is one sparse file without a name. A piece of it is mapped where the program asks, even
-// twice; what is reserved and not mapped, or mapped and without access, faults when touched.
+// All physical memory is one sparse memfd, pieces of which are mapped on request, even several times. Addresses that are unmapped or mapped
+// without access fault.
 namespace cuota::inline v0::simulator {
 namespace {
 
@@ -33,19 +33,19 @@ struct tables {
     registry<physical_memory> physical{0x56};
     std::vector<std::weak_ptr<physical_memory>> alive;
     int file = -1;
-    std::byte* view = nullptr;  ///< of the whole file, where the simulator may touch it
+    std::byte* view = nullptr;  ///< the whole file, at the simulator's addresses
     std::int64_t end_of_file = 0;
-    std::multimap<std::size_t, std::int64_t> holes;  ///< pieces that are free again: bytes and where
+    std::multimap<std::size_t, std::int64_t> holes;  ///< free pieces: bytes and offset
 };
 
 tables& known() {
-    static auto* const the_one = new tables;  // static objects of the program may free late
+    static auto* const the_one = new tables;  // never destroyed: static objects may free late
     return *the_one;
 }
 
 // ---- reservations ----
 
-/// The start of the reservation that holds all of the range, or zero.
+/// Returns the start of the reservation that contains the whole range, or zero.
 std::uintptr_t reservation_of(std::uintptr_t start, std::size_t bytes) {
     auto const& all = known().reserved;
     auto next = all.upper_bound(start);
@@ -66,7 +66,7 @@ void* map_nothing(void* where, std::size_t bytes, int flags) {
     return mmap(where, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-/// Address space aligned as asked, at the hint where that is free; zero when there is none.
+/// Reserves aligned addresses, at the hint if possible; zero on failure.
 std::uintptr_t find_space(std::size_t bytes, std::size_t alignment, std::uintptr_t hint) {
     if (hint != 0 && hint % alignment == 0) {
         auto* const got = map_nothing(at(hint), bytes, 0);
@@ -102,7 +102,6 @@ bool open_file(tables& t) {
     return true;
 }
 
-/// A piece of the file; nothing when there is no more.
 std::optional<std::int64_t> find_piece(tables& t, std::size_t bytes) {
     if (!open_file(t)) return std::nullopt;
     if (auto const hole = t.holes.find(bytes); hole != t.holes.end()) {
@@ -119,7 +118,7 @@ std::optional<std::int64_t> find_piece(tables& t, std::size_t bytes) {
 
 void give_pages_back(tables& t, physical_memory const& p) {
     t.holes.emplace(p.bytes, p.offset);
-    // The host's memory comes back as well; where the kernel cannot do that, it does at the end of the program.
+    // Releases the host's memory as well; if that fails, it is released at exit.
     (void)fallocate(t.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, p.offset,
                     static_cast<std::int64_t>(p.bytes));
 }
@@ -147,7 +146,8 @@ std::uint64_t add_physical(tables& t, device& d, std::size_t bytes, bool is_for_
                                                                .number = m.next_allocation++,
                                                                .made_at = here(),
                                                                .is_for_rdma = is_for_rdma});
-    fill_new(t.view + p->offset, {.checks = m.memory_mode}, bytes);  // it holds no zeroes to rely on
+    // Not zeroed: a program may not rely on zeros.
+    fill_new(t.view + p->offset, {.checks = m.memory_mode}, bytes);
     std::erase_if(t.alive, [](auto const& weak) { return weak.expired(); });
     t.alive.push_back(p);
     ++m.live.device_allocations;
@@ -171,7 +171,7 @@ allocation_ref mapping_at(std::uintptr_t address) {
     return a && a->mapped ? a : nullptr;
 }
 
-/// The mappings that fill the range, each of them whole; none when they do not.
+/// Returns the mappings that fill the range exactly, or an empty list.
 std::vector<allocation_ref> whole_mappings(std::uintptr_t start, std::size_t bytes) {
     std::vector<allocation_ref> all;
     std::size_t done = 0;
@@ -186,7 +186,8 @@ std::vector<allocation_ref> whole_mappings(std::uintptr_t start, std::size_t byt
 
 bool any_mapping_in(std::uintptr_t start, std::size_t bytes) {
     auto const& memory = the_machine().memory;
-    auto const found = memory.lower_bound(~(start + bytes - 1));  // the last that starts inside or before
+    // The last that starts before the end of the range.
+    auto const found = memory.lower_bound(~(start + bytes - 1));
     return found != memory.end() && found->second->mapped && ~found->first + found->second->bytes > start;
 }
 
@@ -214,7 +215,7 @@ void add_mapping(std::uintptr_t start, std::size_t bytes, std::shared_ptr<physic
 
 void remove_mapping(allocation_ref const& a) {
     remember_freed(a);
-    a->now = allocation::phase::released;  // work that still wants it has come too late
+    a->now = allocation::phase::released;  // work that uses it later is invalid
     ordering::host_frees(*a, name_of(caller.calling));
     sanitizer::claim(a->address(), a->bytes);
     the_machine().memory.erase(a->disguise);
@@ -223,7 +224,7 @@ void remove_mapping(allocation_ref const& a) {
 }
 
 void protect(allocation const& a) {
-    if (a.block.shift != 0) return;  // closed until a kernel wants it
+    if (a.block.shift != 0) return;  // inaccessible until a kernel uses it
     constexpr int rights[] = {PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE};
     mprotect(a.address(), a.bytes, rights[static_cast<int>(a.mapped->widest())]);
 }
@@ -284,7 +285,7 @@ std::vector<std::span<std::byte>> pieces(allocation_ref const& first, void const
     guard lock{the_machine().mutex};
     for (std::size_t done = 0; done < bytes;) {
         auto const a = mapping_at(start + done);
-        if (!a) break;  // it has gone since it was looked at: a mistake that is told elsewhere
+        if (!a) break;  // unmapped since the check: reported elsewhere
         auto const n = std::min(bytes - done, a->bytes - (start + done - ~a->disguise));
         all.emplace_back(a->view(at(start + done)), n);
         done += n;
@@ -428,7 +429,7 @@ CUresult mem_map(CUdeviceptr start, std::size_t bytes, std::size_t offset,
     });
 }
 
-// Like the driver's, it waits for nothing: unmapping what queued work still uses is the program's mistake.
+// Like the driver's function, it does not wait: unmapping memory that queued work uses is an error of the program.
 CUresult mem_unmap(CUdeviceptr start, std::size_t bytes) {
     return driver_api(function::cuMemUnmap, [&](guard&) {
         auto const all = whole_mappings(start, bytes);

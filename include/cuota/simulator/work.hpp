@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-/// Streams, the work in them, and the events that stand for it.
+/// Streams, their operations, and events.
 namespace cuota::inline v0::simulator {
 
 struct capture;
@@ -27,12 +27,12 @@ struct device;
 struct graph_node;
 struct stream;
 
-/// Streams in line. Each is in one line at a time, so that joining one takes no memory, which the host may not have.
+/// Intrusive queue of streams. A stream is in at most one queue, so that `push` allocates nothing and cannot fail.
 class stream_line {
 public:
     void push(std::shared_ptr<stream> s) noexcept;
-    [[nodiscard]] std::shared_ptr<stream> pop() noexcept;  ///< null when there is none
-    void remove(stream const& s) noexcept;                 ///< one that is in it
+    [[nodiscard]] std::shared_ptr<stream> pop() noexcept;  ///< null when empty
+    void remove(stream const& s) noexcept;                 ///< must be in the queue
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
 
@@ -42,24 +42,24 @@ private:
     std::size_t size_ = 0;
 };
 
-/// One piece of work of a stream. Whoever may still ask about it keeps it after its end, such as an event.
+/// One operation of a stream. Events and waits may keep it alive after it has finished.
 struct operation {
-    std::shared_ptr<stream> on;                     ///< null once done
-    std::vector<std::shared_ptr<operation>> after;  ///< work of other streams that comes first
+    std::shared_ptr<stream> on;                     ///< null when finished
+    std::vector<std::shared_ptr<operation>> after;  ///< operations of other streams that it depends on
     stream_line awaited_by;
     std::atomic<int> done{0};
-    bool held = false;           ///< enqueued while a hold was alive
-    graph_node* node = nullptr;  ///< captured: it is never enqueued, and runs at each launch of its graph
-    call_sites::site from{};     ///< the call that enqueued it
-    ordering::moment at;         ///< set when it is enqueued
-    std::uint64_t turn = 0;      ///< its number among all that was enqueued
+    bool held = false;           ///< enqueued while a hold existed
+    graph_node* node = nullptr;  ///< if captured: never enqueued, runs at each launch of its graph
+    call_sites::site from{};
+    ordering::moment at;
+    std::uint64_t turn = 0;  ///< its number among all enqueued operations
 
     operation() = default;
     operation(operation const&) = delete;
     operation& operator=(operation const&) = delete;
     virtual ~operation() = default;
 
-    virtual void run() = 0;  ///< quiet and without the lock; must not throw
+    virtual void run() = 0;  ///< quiet, without the lock; must not throw
     void* token() noexcept { return this; }
 };
 
@@ -73,7 +73,7 @@ struct task final : operation {
         (*body)();
         if (!node) drop();
     }
-    /// The operation may live long. What it held must not, nor may the bytes: LeakSanitizer reads pointers.
+    /// Destroys the body early, because the operation may live long, and clears its bytes, which LeakSanitizer scans for pointers.
     void drop() noexcept {
         if (!body) return;
         std::exchange(body, nullptr)->~F();
@@ -89,10 +89,10 @@ operation_ref make_task(F f) {
     return std::make_shared<task<F>>(std::move(f));
 }
 
-/// Where a capture stands in a stream, or stood when an event was recorded.
+/// Position of a capture in a stream, now or when an event was recorded.
 struct capture_point {
     std::shared_ptr<capture> in;    ///< null: no capture
-    std::vector<std::size_t> tips;  ///< the nodes that the next one comes after
+    std::vector<std::size_t> tips;  ///< the nodes that the next one depends on
 };
 
 struct stream {
@@ -113,9 +113,9 @@ struct stream {
     progress state = progress::idle;
     std::shared_ptr<stream> next_in_line;
     std::deque<operation_ref> queue;
-    operation_ref last;  ///< the newest work ever given to the stream, done or not
+    operation_ref last;  ///< the latest operation of the stream, finished or not
     capture_point capturing;
-    std::shared_ptr<crew> own_crew;  ///< under ThreadSanitizer only
+    std::shared_ptr<crew> own_crew;  ///< only under ThreadSanitizer
     ordering::lane order_lane;
     std::vector<ordering::borrowing> borrowed;
 };
@@ -152,9 +152,9 @@ inline void stream_line::remove(stream const& s) noexcept {
 struct event {
     device& owner;
     unsigned flags;
-    operation_ref recorded;  ///< null: never recorded, which counts as done
+    operation_ref recorded;  ///< null: never recorded, which counts as finished
     std::shared_ptr<std::chrono::steady_clock::time_point> when;
-    capture_point captured{};  ///< of the last record, if that was captured
+    capture_point captured{};  ///< of the last record, if it was captured
 };
 
 }  // namespace cuota::inline v0::simulator
