@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a call threw, to look at.
+/// Returns an exception for inspection.
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +9,7 @@
 
 namespace support {
 
-/// Runs `action` and returns the Error it threw; anything else fails the test, saying so.
+/// Runs `action` and returns the Error that it threw. Any other result fails the test with a message.
 template <class Error, class Action>
 [[nodiscard]] Error thrown(Action&& action) {
     try {
