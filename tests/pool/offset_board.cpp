@@ -163,7 +163,7 @@ TEST_CASE("offset_board names the section in which what waits does not fit", "[p
     t.board.clear(9);
     CHECK(t.board.raise_floors(t.all, t.all, 3) == offset_board::nobody);
     CHECK(t.board.raise_floors(t.all, t.all, 4) == 0);
-    CHECK(t.board.floor(0) == 0);  // a block could lie there, but the minimum of 4 excludes it
+    CHECK(t.board.floor(0) == 0);  // a block could lie at 0, but none may be below 4 any more
     CHECK(t.board.cause(0) == stretch{0, 0});
 }
 
