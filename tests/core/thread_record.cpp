@@ -93,7 +93,7 @@ TEST_CASE("a section that may not have seen a change is waited for", "[core][thr
         owner.asymmetric = asymmetric;
         std::atomic<int> is_his = 0;
         std::atomic<bool> stop = false;
-        // written by the owner in its sections and by the revoking thread after them
+        // Written by the owner in its sections and by the revoking thread after them.
         std::atomic<long> balance = 0;
         std::thread works{[&] {
             while (!stop) {

@@ -181,7 +181,7 @@ TEST_CASE("a refusal says what was given back in vain, and by whom", "[guard][pr
     REQUIRE(refused.facts().would_fit == 100);  // includes their estimates
     REQUIRE(refused.facts().reclaimers);
     auto const& asked = *refused.facts().reclaimers;
-    // two rounds, because the first released something, and the estimates after them
+    // Two rounds, because the first released something, and the estimates after them.
     REQUIRE(asked.size() == 6);
     REQUIRE(asked[0].name == "pool a");
     REQUIRE(asked[0].asked == 30);

@@ -191,7 +191,7 @@ void do_late(fiber& of) {
 void arrive(int thread, std::size_t which) {
     fiber& f = at(thread);
     if (which >= f.late_from && is_shared(f.buffer[which].at)) do_late(f);
-    // a thread that sees this store also sees the fence before it
+    // A thread that sees this store also sees the fence before it.
     f.fenced = std::max(f.fenced, f.buffer[which].fenced);
     entry const e = f.buffer[which];
     std::memcpy(e.at, &e.value, e.size);

@@ -336,7 +336,7 @@ TEST_CASE("block_index covers every byte of its segments exactly once, whatever 
           "[pool][block_index]") {
     constexpr std::size_t segment = 64 * 1024;
     block_index blocks;
-    // adjacent segments
+    // Adjacent segments.
     for (std::size_t i = 0; i != 4; ++i) blocks.add_segment(address(i * segment), segment);
     std::mt19937 random{20'260'801};
     std::vector<block*> live;

@@ -185,7 +185,7 @@ TEST_CASE("in a child requests of what its parent made are misuse that says so",
                 refuse([&] { (void)cuota::device_memory{}.allocate_sync(100, 256); });
                 refuse([&] { all.stream.synchronize(); });
                 if (wrong != 0) ::_exit(wrong);
-                // functions that cannot throw report an error and return 0
+                // Functions that cannot throw report an error and return 0.
                 wrong += all.account.try_charge(64);
                 wrong += all.account.room() != 0;
                 wrong += all.pool.stats().live_blocks != 0;

@@ -282,7 +282,7 @@ TEST_CASE("free_bins agree with an ordered set over a million random steps", "[p
     };
     std::size_t goal = 300;
     for (int step = 0; step != 1'000'000; ++step) {
-        // alternates between nearly empty and nearly full
+        // Alternates between nearly empty and nearly full.
         if (step % 10'000 == 0) goal = random() % blocks.size();
         bool const inserts = !out.empty() && (in.empty() || random() % 100 < (in.size() < goal ? 70 : 30));
         if (!in.empty() && random() % 4 == 0) {

@@ -366,7 +366,7 @@ TEST_CASE(
     program();
     CHECK(support::survives_every_failure(machine, program, {cudaErrorUnknown}).silent == 0);
     support::survives_every_failure(machine, program,
-                                    // a pool then retries with smaller requests
+                                    // A pool then retries with smaller requests.
                                     {cudaErrorMemoryAllocation});
     CHECK(on.account.held() == 0);
 }

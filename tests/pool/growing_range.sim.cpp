@@ -206,7 +206,7 @@ TEST_CASE("a mapping goes as a whole, when nothing lives in it any more", "[pool
     CHECK(pool.trim() == 32_MiB);
     CHECK(pool.stats().reserved == 64_MiB);
     CHECK(pool.largest_free() == 64_MiB - 256);
-    // memory that cannot be unmapped can be reused
+    // Memory that cannot be unmapped can be reused.
     CHECK(u.take(8_MiB) == static_cast<std::byte*>(small) + 256);
     CHECK(mapped.count() == 2);
     u.give_all();

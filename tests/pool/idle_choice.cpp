@@ -66,7 +66,7 @@ TEST_CASE("no more pages are given than are asked for, rounded up to one", "[poo
     CHECK(could_be_idle(r.index, 3 * page, {}) == 3 * page);
     CHECK(could_be_idle(r.index, 3 * page + 1, {}) == 4 * page);
     CHECK(is_pages(choose_idle(r.index, 3 * page, {}), 28 * page, 31 * page));
-    // the fourth page would be next
+    // The fourth page would be next.
     CHECK(is_pages(choose_idle(r.index, 3 * page + 1, {}), 28 * page, 31 * page));
     CHECK(is_pages(choose_idle(r.index, 1, {}), 30 * page, 31 * page));
 }

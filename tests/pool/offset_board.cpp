@@ -157,7 +157,7 @@ TEST_CASE("offset_board names the section in which what waits does not fit", "[p
         auto const done = t.board.place(t.b);
         CHECK(t.board.raise_floors(t.all, done.changed, 0) == (capacity == 9 ? offset_board::nobody : 1));
         CHECK(t.board.cause(1) == t.all);  // b lies on a, which is in section 0
-        // section 1 is not checked
+        // Section 1 is not checked.
         CHECK(t.board.raise_floors({0, 0}, done.changed, 0) == offset_board::nobody);
     }
     t.board.clear(9);

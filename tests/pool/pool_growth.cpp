@@ -218,7 +218,7 @@ TEST_CASE("a pool whose device is full grows beside what lies free by the pages 
     auto const pool = pool_of_pages(budget, mapped, 8_MiB);
     void* const first = pool->allocate(s, 2_MiB, 256, {});
     void* const second = pool->allocate(s, 2_MiB, 256, {});
-    // leaves 1 MiB of a page free, and unmapped addresses behind it
+    // Leaves 1 MiB of a page free, and unmapped addresses behind it.
     void* const third = pool->allocate(s, 3_MiB, 256, {});
     REQUIRE(mapped == 8_MiB);
     pool->deallocate(s, first, 2_MiB);

@@ -650,7 +650,7 @@ TEST_CASE("a request that fails for any reason leaves the pool as it was", "[poo
     std::size_t failed = 0;
     for (cudaError_t const code : {cudaErrorMemoryAllocation, cudaErrorUnknown}) {
         for (std::uint64_t nth = 1;; ++nth) {
-            // b must wait for a block, and the pool must grow for the second request.
+            // B must wait for a block, and the pool must grow for the second request.
             pool.deallocate(a, pool.allocate(a, 2_MiB), 2_MiB);
             pool.trim(3_MiB);
             auto const injected = simulator::faults_injected();
@@ -835,7 +835,7 @@ cuota::stream stream_of(int ordinal) {
 TEST_CASE("a pool's memory is in reach of the devices that its options name, and of no other",
           "[pool][scoped_pool][peers]") {
     support::machine const machine{{.devices = 3}};
-    // kernels that access memory out of reach fault
+    // Kernels that access memory out of reach fault.
     simulator::set_memory_checks(simulator::memory_checks::strict);
     auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
     cuota::stream const home;

@@ -40,7 +40,7 @@ TEST_CASE("step_router leaves requests to others while there is no slab, and rec
 
     router.begin_recorded_step();
     CHECK(router.is_recording());
-    // allocated before the step
+    // Allocated before the step.
     CHECK_FALSE(router.try_give(&static_cast<cuota::stream_ref const&>(s), &a, 1000));
     CHECK(router.try_take(s, 1000, {}) == nullptr);
     router.note_taken(&a, 1000, {"x", {}});

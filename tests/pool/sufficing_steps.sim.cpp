@@ -82,7 +82,7 @@ public:
                         .set_limit(l.limit);
                 break;
             case cuota::step_kind::free_device:
-                // more than other programs hold: it cannot be followed
+                // More than other programs hold: it cannot be followed.
                 if (step.bytes > others_) return true;
                 cuota::simulator::set_other_programs(0, others_ - step.bytes);
                 break;

@@ -9,7 +9,7 @@
 #include "support/catch.hpp"
 #include "support/last_error.hpp"
 
-// an integer does not convert to a device implicitly
+// An integer does not convert to a device implicitly.
 static_assert(!std::is_convertible_v<int, cuota::device>);
 static_assert(!std::is_copy_constructible_v<cuota::device_scope> &&
               !std::is_move_constructible_v<cuota::device_scope>);

@@ -40,7 +40,7 @@ char const* nvmlErrorString(int code) {
                         : nullptr;
 }
 int nvmlSystemGetDriverVersion(char* text, unsigned length) {
-    // pads with zeros; no terminator if the text is longer
+    // Pads with zeros; no terminator if the text is longer.
     std::strncpy(text, fake_nvml.driver.c_str(), length);
     return 0;
 }

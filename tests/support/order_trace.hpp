@@ -24,7 +24,7 @@ public:
 
     /// Skips the n-th wait of a stream for an event from now on, counted from 1, and returns success for it.
     void leave_out_wait(std::uint64_t nth) noexcept { left_out_ = waits_ + nth; }
-    /// requested waits, including the skipped one
+    /// Requested waits, including the skipped one.
     [[nodiscard]] std::uint64_t waits() const noexcept { return waits_; }
 
     /// Records that work enqueued on s accesses these bytes.
