@@ -13,7 +13,7 @@
 
 namespace support {
 
-/// While an object exists, the error sink calls the previous sink and then ask(). Errors that ask() itself causes do not call ask() again.
+/// While it exists, the error sink calls the previous sink, then ask(). Errors that ask() causes do not call ask() again.
 class asking_sink {
 public:
     explicit asking_sink(std::function<void()> ask)

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Counts the CUDA calls that an operation makes on the simulated runtime.
 #pragma once
 
 #include <cstdint>

@@ -30,8 +30,8 @@ template <class F>
     return status;
 }
 
-/// For tests with static owners. Returns true in a process that runs only this test. Otherwise it starts such a process, checks its exit
-/// status and returns false. Leak detection is off in that process, because sanitizers report false leaks in a forked child.
+/// For tests with static owners. Returns true in a process that runs only this test. Otherwise it runs such a process, checks its exit
+/// status and returns false. Leak detection is off in it, because sanitizers report false leaks in a forked child.
 [[nodiscard]] inline bool is_alone(char const* test, int wanted = 0) {
     if (std::getenv("CUOTA_PLANTED")) return true;
     int const status = status_of_child([test] {

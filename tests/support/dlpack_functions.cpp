@@ -60,7 +60,7 @@ double sum_of(Managed* tensor) noexcept {
 
 extern "C" {
 
-/// Exports rows x columns counted floats, in pinned memory that is labelled as pinned or as plain host memory.
+/// Exports rows x columns counted floats, in pinned memory that may be labelled as plain.
 void* tensor_made(std::int64_t rows, std::int64_t columns, int is_plain, int is_read_only) {
     return guarded<void*>(nullptr, [&] {
         auto const called = is_plain ? cuota::dlpack_host::plain : cuota::dlpack_host::pinned;
@@ -82,7 +82,6 @@ double tensor_sum(void* tensor) { return sum_of(static_cast<cuota::dlpack::manag
 double old_tensor_sum(void* tensor) {
     return sum_of(static_cast<cuota::dlpack::old_managed_tensor*>(tensor));
 }
-/// Returns the bytes of live tensors.
 std::size_t tensor_bytes() { return account().held(); }
 char const* tensor_message() { return message().c_str(); }
 }

@@ -20,7 +20,6 @@
 
 namespace support {
 
-/// Counts how the failures of an operation were reported.
 struct failures {
     std::uint64_t all = 0;       ///< runs in which a call failed
     std::uint64_t thrown = 0;    ///< the operation threw one of cuota's errors
@@ -39,7 +38,7 @@ namespace detail {
            a.graph_execs == b.graph_execs;
 }
 
-/// Returns true if it threw one of cuota's errors. Any other exception fails the test.
+/// Any exception that is not one of cuota's fails the test.
 template <class Operation>
 bool throws_ours(Operation& operation) {
     try {
@@ -56,7 +55,7 @@ bool throws_ours(Operation& operation) {
 }  // namespace detail
 
 /// Runs `operation` with its first CUDA call failing, then its second, until a run completes before the fault is injected; repeats this for
-/// every code. After each run, no memory may have leaked and CUDA's last error must be cudaSuccess.
+/// every code. No run may leak memory or change CUDA's last error.
 template <class Operation>
 failures survives_every_failure(machine& on, Operation operation,
                                 std::initializer_list<cudaError_t> codes = {cudaErrorMemoryAllocation,

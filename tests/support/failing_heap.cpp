@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Replaces operator new of this test program, so that tests can check the state after an allocation on the host has failed.
+// Replaces operator new, so that tests can check the state after an allocation on the host has failed.
 #include "support/failing_heap.hpp"
 
 #include <cstdlib>

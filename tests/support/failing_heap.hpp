@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Makes operator new fail. For test programs to which CMakeLists.txt adds failing_heap.cpp.
+/// For test programs to which CMakeLists.txt adds failing_heap.cpp.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Fake NCCL for tests, whose ranks are threads of this program on the simulated runtime. Like NCCL's nonblocking communicators, a call is
-// in progress until all ranks have made it, and no other call is allowed until then.
+// Fake NCCL, whose ranks are threads of this program on the simulated runtime. As with nonblocking communicators, a call is in progress
+// until all ranks have made it, and no other call is allowed before.
 #include "support/fake_nccl.hpp"
 
 #include <atomic>
@@ -21,7 +21,6 @@ fake_nccl_state fake_nccl;
 
 namespace {
 
-// One rank's call of an all-reduce.
 struct contribution {
     float const* from;
     float* to;
@@ -56,7 +55,7 @@ struct ncclComm {
 
 namespace {
 
-// Sums in rank order, on a stream of its own that waits for every rank's stream and that every rank's stream waits for.
+// Sums in rank order, on a stream that waits for all ranks' streams; these wait for it afterwards.
 void add_up(clique& all) {
     std::vector<contribution> parts;
     for (auto& calls : all.calls) {

@@ -29,7 +29,6 @@ private:
     cudaStream_t native_ = nullptr;
 };
 
-/// An instantiated graph made by CUDA itself.
 class native_graph {
 public:
     explicit native_graph(cudaGraph_t captured) {
@@ -65,7 +64,7 @@ public:
         return cudaStreamIsCapturing(on_, &now) == cudaSuccess && now == cudaStreamCaptureStatusActive;
     }
     [[nodiscard]] native_graph end() { return native_graph{end_captured()}; }
-    /// Ends the capture and returns the graph; the caller must destroy it.
+    /// The caller must destroy the graph.
     [[nodiscard]] cudaGraph_t end_captured() {
         cudaGraph_t captured = nullptr;
         REQUIRE(cudaStreamEndCapture(std::exchange(on_, nullptr), &captured) == cudaSuccess);

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Blocks one stream at a chosen point, on the simulator.
 #pragma once
 
 #include <atomic>
@@ -12,8 +11,8 @@
 
 namespace support {
 
-/// Work enqueued on the stream after the gate does not start until the gate is opened or destroyed. While it is closed, the test must not
-/// call functions that wait for the whole device, such as cudaFree.
+/// Blocks a stream on the simulator: work enqueued after the gate does not start until it is opened or destroyed. While it is closed, nothing
+/// that waits for the whole device, such as cudaFree, may be called.
 class gate {
 public:
     explicit gate(cuota::stream_ref s) {
@@ -45,8 +44,8 @@ private:
     std::atomic<int> state_ = closed;
 };
 
-/// Gives the simulator's workers time to run work that has no open dependencies. Tests must hold however far the workers have come; this
-/// only makes a missing dependency more likely to show.
+/// Gives the simulator's workers time to run work without open dependencies. A test must hold however far they have come; this makes a
+/// missing dependency more likely to show.
 inline void let_ready_work_run() {
     for (int i = 0; i != 3; ++i) {
         cuota::stream const other;

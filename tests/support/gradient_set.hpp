@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The gradients of one rank for tests of sums.
+/// One rank's gradients, and the kernels that simulate its backward pass.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,6 @@ struct write_parts {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
-/// One rank's gradients, and the kernels that simulate its backward pass.
 class gradient_set {
 public:
     gradient_set(std::size_t rank, std::vector<std::size_t> counts)

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Replaces all forms of operator new of a test program, so that tests can check that nothing is allocated. If only some forms were
-// replaced, sanitizers would report a mismatch of new and delete.
+// Replaces operator new, so that tests can check that nothing is allocated. All its forms, because sanitizers report a mismatch if memory
+// of one form is freed by another.
 #include "support/heap_watch.hpp"
 
 #include <algorithm>

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Counts heap allocations of this thread through operator new. For test programs to which CMakeLists.txt adds heap_watch.cpp.
+/// For test programs to which CMakeLists.txt adds heap_watch.cpp.
 #pragma once
 
 #include <cstddef>
 
 namespace support {
 
-/// Counts allocations of this thread since construction. Only one may exist at a time.
+/// Counts allocations of this thread by operator new since construction. Only one may exist at a time.
 class heap_watch {
 public:
     heap_watch() noexcept;

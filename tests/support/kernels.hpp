@@ -21,7 +21,6 @@ struct write_pattern {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = pattern_byte(i, salt); }
 };
 
-/// Sets to[i] = from[i] + 1.
 struct add_one {
     int* to;
     int const* from;

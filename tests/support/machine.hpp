@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A new simulated machine for one test.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,8 @@
 
 namespace support {
 
-/// Resets the simulator. The destructor checks that no object is alive that was not before, and that every reported error was read.
+/// Resets the simulator for one test. The destructor checks that no object is alive that was not before, and that every reported error was
+/// read.
 class machine {
 public:
     explicit machine(cuota::simulator::options shape = {}) {

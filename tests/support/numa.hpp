@@ -49,7 +49,7 @@ inline bool is_there(void* p, std::size_t bytes) {
     return std::ranges::all_of(there, [](unsigned char c) { return (c & 1) != 0; });
 }
 
-/// Counts mappings of this process that prefer a node. numa_memory makes them, and they exist until they are unmapped.
+/// Counts mappings that prefer a node. numa_memory makes them, and they exist until they are unmapped.
 inline std::size_t placed_mappings() {
     std::ifstream maps{"/proc/self/numa_maps"};
     std::size_t count = 0;
@@ -78,8 +78,8 @@ inline std::string no_numa() {
     return {};
 }
 
-/// Runs `action` on a thread for which the kernel answers one system call with `error`, or with success if `error` is 0, without executing
-/// it. Rethrows an exception of `action`. Returns false, without running it, if the kernel does not support such a filter.
+/// Runs `action` on a thread for which the kernel answers one system call with `error`, or with success if that is 0, without executing it.
+/// Rethrows its exception. Returns false, without running it, if the kernel supports no such filter.
 template <class Action>
 [[nodiscard]] bool without_call(long number, unsigned error, Action action) {
     bool is_filtered = false;
@@ -100,7 +100,6 @@ template <class Action>
     return is_filtered;
 }
 
-/// Returns true if the kernel supports such filters.
 [[nodiscard]] inline bool takes_filters() {
     return without_call(SYS_mbind, EPERM, [] {});
 }

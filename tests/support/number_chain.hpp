@@ -177,7 +177,6 @@ private:
     std::optional<cuota::lease<word const>> borrowed_input_;  // a chain's input is never changed
 };
 
-/// Makes stages of random sizes, some of them empty.
 [[nodiscard]] inline std::vector<number_stage> random_number_stages(std::size_t count, unsigned seed) {
     std::mt19937 random{seed};
     auto const size = [&](unsigned most) {

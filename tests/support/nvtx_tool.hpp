@@ -14,7 +14,7 @@ struct nvtx_listener {
     std::mutex guard;
     std::vector<std::string>
         lines;  ///< format: "cuota push #decode 4096" = domain, call, message (# if registered), payload
-    std::vector<std::string> strings;  ///< registered strings
+    std::vector<std::string> strings;
     std::vector<std::string> domains;
     std::uint64_t ranges = 0;  ///< ranges that were started with an id
 

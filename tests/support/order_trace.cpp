@@ -36,7 +36,6 @@ std::uint64_t id_of(cudaStream_t s) {
     return id;
 }
 
-// A set of step numbers.
 class step_set {
 public:
     explicit step_set(std::size_t most) : words_((most + 63) / 64) {}

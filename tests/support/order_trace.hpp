@@ -27,11 +27,10 @@ public:
     /// Requested waits, including the skipped one.
     [[nodiscard]] std::uint64_t waits() const noexcept { return waits_; }
 
-    /// Records that work enqueued on s accesses these bytes.
     void touches(cudaStream_t s, void const* first, std::size_t bytes, bool writes);
 
-    /// Returns true if two accesses overlap, at least one writes, and no requested dependency orders them. Computes the transitive closure
-    /// by brute force. Cost: quadratic in the number of steps.
+    /// Returns true if two accesses overlap, one of them writes, and no requested dependency orders them. Cost: quadratic in the number of
+    /// steps, by the plain transitive closure.
     [[nodiscard]] bool has_race() const;
 
     // For the wrapped calls.

@@ -51,7 +51,6 @@ struct fold_numbers {
     return all;
 }
 
-/// Stages whose gradients are on the device that runs the stage.
 class spread_numbers {
 public:
     static constexpr std::size_t parameters = 2;
@@ -199,7 +198,6 @@ private:
     return net.sums();
 }
 
-/// A pipeline over devices 0 to D - 1 with a budget for each.
 struct pipeline_case {
     pipeline_case(std::size_t devices, std::size_t micro_batches, unsigned seed)
         : parts{micro_batches}, streams{streams_of_devices(devices)} {

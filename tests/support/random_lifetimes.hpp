@@ -58,7 +58,7 @@ inline std::vector<cuota::lifetime> training_step(std::size_t count, std::uint64
     return blocks;
 }
 
-/// Small problems whose smallest peak is 1 byte above the lower bound, the most bytes that are live at once.
+/// Small problems whose smallest peak is 1 byte above the most bytes that are live at once.
 inline std::vector<std::vector<cuota::lifetime>> above_their_bound() {
     return {{{0, 3, 4},
              {4, 7, 2},

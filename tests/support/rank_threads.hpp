@@ -23,7 +23,6 @@ inline void claim(bool holds, std::string const& what) {
     if (!holds) throw std::logic_error{"NOT SO: " + what};
 }
 
-/// Result of a rank: the text of its exception (empty if it threw none), and its gradients.
 struct ended_rank {
     std::string text{};
     std::vector<std::vector<float>> gradients{};

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Bytes of test data, and a source's gather of them.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +30,6 @@ std::string bytes_of(std::vector<T> const& numbers) {
     return text;
 }
 
-/// Returns the samples 0, 1, ... n - 1.
 inline std::vector<std::uint64_t> first_samples(std::uint64_t n) {
     std::vector<std::uint64_t> samples;
     for (std::uint64_t i = 0; i != n; ++i) samples.push_back(i);
@@ -50,7 +48,6 @@ std::vector<std::string> gathered(S const& from, std::vector<std::uint64_t> cons
     return fields;
 }
 
-/// Returns true if the text contains the part.
 inline bool mentions(std::string const& text, std::string const& part) {
     return text.find(part) != std::string::npos;
 }

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Errors that were reported to the error sink.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +14,7 @@
 
 namespace support {
 
-/// Captures errors that the library reports where it cannot throw. The destructor restores the previous sink. Threads: any thread may
-/// report.
+/// Captures errors that are reported to the error sink; the destructor restores the previous sink. Threads: any thread may report.
 class captured_errors {
 public:
     captured_errors()
@@ -47,7 +45,6 @@ private:
     cuota::error_sink before_;
 };
 
-/// Returns true if the text contains the part.
 [[nodiscard]] inline bool has(std::string const& text, std::string const& part) {
     return text.find(part) != std::string::npos;
 }

@@ -95,7 +95,6 @@ public:
             }
         }
     }
-    /// Frees all live blocks except `kept`.
     void give_all_but(std::size_t kept) {
         while (live_.size() > kept) give(live_.begin(), live_.begin()->second.stream);
     }

@@ -20,7 +20,6 @@
 
 namespace support {
 
-/// Shared state of the ranks.
 class sum_board {
 public:
     explicit sum_board(std::size_t ranks) : ranks_{ranks} {}

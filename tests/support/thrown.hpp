@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Returns an exception for inspection.
 #pragma once
 
 #include <stdexcept>

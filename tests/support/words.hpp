@@ -35,7 +35,6 @@ struct copy_word {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
-/// Sets `*wrong` if a word differs from `value`.
 struct check_word {
     word const* from;
     word value;
@@ -45,7 +44,6 @@ struct check_word {
     }
 };
 
-/// Enqueues a kernel that writes `value` to every word of a block.
 inline void write_words(cuota::stream_ref s, void* to, std::size_t bytes, word value) {
     cuota::for_each_index(s, bytes / sizeof(word), write_word{static_cast<word*>(to), value}, "write_words");
 }

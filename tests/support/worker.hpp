@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Runs several threads in a fixed order.
 #pragma once
 
 #include <condition_variable>
