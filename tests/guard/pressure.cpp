@@ -78,12 +78,10 @@ private:
 using cache_owner = cuota::shared<cache>;
 using asked = std::vector<std::size_t>;
 
-// Makes one cache for each size, for `auto const [a, b] = ...`.
 template <class... Bytes>
 std::array<cache_owner, sizeof...(Bytes)> caches_in(budget const& b, Bytes... bytes) {
     return {cache_owner::make(b, std::size_t{bytes})...};
 }
-// Returns the requests that each cache received.
 template <class... Owners>
 std::vector<asked> asks_of(Owners const&... caches) {
     return {caches->asked...};

@@ -86,7 +86,7 @@ struct shared_state {
     std::array<std::size_t, most_threads + 1> allocated{};  // of each heap; the last: outside the threads
     std::array<std::size_t, most_threads + 1> latest{};     // its topmost block
     cuota::detail::thread_record* outside_record = nullptr;
-    int last = -1;  // who ran, and how often it was stopped though it could go on: with options::preemptions
+    int last = -1;  // latest thread; this and the number of preemptions count with options::preemptions only
     std::size_t preempted = 0;
     std::array<fiber, most_threads> fibers{};
 };

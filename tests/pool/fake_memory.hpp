@@ -106,7 +106,6 @@ using shared_pool = cuota::shared<cuota::detail::pool_state>;
     return shared_pool::make(budget, source, std::nullopt, cuota::tag{"main"}, 0,
                              cuota::sole<fake_pages>::make(mapped, most));
 }
-/// Makes a pool that has pages only.
 [[nodiscard]] inline shared_pool pool_of_pages(cuota::budget const& budget, std::size_t& mapped,
                                                std::size_t most) {
     return shared_pool::make(budget, empty_source{}, std::nullopt, cuota::tag{"main"}, 0,

@@ -47,7 +47,6 @@ struct scene {
     cuota::scoped_pool pool;
 };
 
-// Allocates a block, writes to it and frees it, all in order of s.
 void use(cuota::scoped_pool& pool, cuota::stream_ref s, std::size_t bytes) {
     void* const p = pool.allocate(s, bytes);
     support::write_words(s, p, bytes, 1);

@@ -45,7 +45,6 @@ int forks() {
     return told ? static_cast<int>(std::clamp(std::atoll(told) / 10'000, 1LL, 1000LL)) : 30;
 }
 
-// Objects that a program keeps while it runs.
 struct owners {
     cuota::budget account{"program", 256_MiB};
     cuota::scoped_pool pool{account};
@@ -70,7 +69,7 @@ struct owners {
     }
 };
 
-// Four threads that allocate, free and query until the object is destroyed.
+// Four threads that allocate, free and query.
 class traffic {
 public:
     explicit traffic(owners& of) {

@@ -42,7 +42,6 @@ struct allocation {
     std::size_t bytes;
 };
 
-// A pool and the blocks that were allocated from it.
 struct user {
     cuota::scoped_pool& pool;
     cuota::stream_ref s;

@@ -41,7 +41,6 @@ void enter(live_table& table, block& b) {
     table.insert(b);
 }
 
-// Returns the visited blocks and checks that each is visited once.
 std::set<block const*> visited(live_table const& table) {
     std::set<block const*> found;
     table.for_each([&](block const& b) { REQUIRE(found.insert(&b).second); });

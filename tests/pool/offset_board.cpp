@@ -30,7 +30,6 @@ struct three_blocks {
 
 stretch all_of(offset_board const& board) { return {0, board.sections() - 1}; }
 
-/// Returns the results of all queries of a board.
 std::vector<std::uint64_t> answers(offset_board const& board) {
     std::vector<std::uint64_t> all{board.placed(), board.mark()};
     for (offset_board::block const& b : board.blocks()) all.insert(all.end(), {b.is_placed, b.lowest});
@@ -102,7 +101,6 @@ std::size_t gaps(offset_board const& board, stretch of) {
     return count;
 }
 
-/// Places a block and checks all consequences.
 void place_and_check(offset_board& board, index i, std::uint64_t capacity) {
     std::size_t const gaps_before = gaps(board, board[i].span());
     std::size_t const placed_before = board.placed();

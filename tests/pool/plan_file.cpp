@@ -39,7 +39,6 @@ std::string reason(std::string const& text) {
     return error.why();
 }
 
-/// Returns the text with one part replaced.
 std::string with(std::string text, std::string const& part, std::string const& other) {
     auto const at = text.find(part);
     REQUIRE(at != std::string::npos);

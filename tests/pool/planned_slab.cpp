@@ -151,7 +151,7 @@ TEST_CASE("planned_slab gives nobody bytes that are somebody's", "[pool][planned
 }
 
 TEST_CASE("planned_slab looks at what is live when the plan does not tell", "[pool][planned_slab]") {
-    // The third request shares the bytes of the first two; the last two are next to each other in them.
+    // The third request uses the bytes of the first two, the fourth those beside it, and the last one all of them.
     asked a{placed({{0, 3, 256}, {1, 4, 512}, {5, 8, 768}, {6, 9, 256}, {10, 11, 1024}})};
     REQUIRE(a.slab.bytes() == 1024);
     REQUIRE(a.place_of(4) == base);

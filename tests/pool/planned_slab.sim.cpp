@@ -45,8 +45,8 @@ public:
         memory_.deallocate_sync(at_, step_.peak + 256, 256);
     }
 
-    /// Runs a step. Out of 1000 requests, `deviating` are left out and as many have another size; of the releases the same share is made in
-    /// the next step, or on another stream.
+    /// Runs a step. With a probability of deviating / 1000 each, a request is left out or has another size, and a release is made in the
+    /// next step or on another stream.
     void run_step(std::mt19937_64& random, unsigned deviating) {
         auto const deviates = [&] { return random() % 1000 < deviating; };
         slab_->begin_step();

@@ -24,7 +24,6 @@ namespace {
 
 std::byte* address(std::size_t number) { return reinterpret_cast<std::byte*>(number << 30); }
 
-/// Makes a slab of one request of 1000 bytes, at address(number).
 std::unique_ptr<planned_slab> slab_at(std::size_t number) {
     cuota::planned_step step{{{{0, 1, 1000}}}};
     cuota::detail::place_requests(step, {});

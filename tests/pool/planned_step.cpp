@@ -16,7 +16,6 @@ namespace {
 
 using cuota::planned_step;
 
-/// Returns random requests in order of time, with offsets.
 planned_step random_planned_step(std::mt19937_64& random, std::size_t count) {
     planned_step step;
     for (std::uint64_t i = 0; i != count; ++i)

@@ -23,7 +23,6 @@ using cuota::detail::pool_release;
 
 namespace {
 
-// Memory of segments of these sizes, all free.
 struct segments {
     explicit segments(std::initializer_list<std::size_t> sizes) {
         for (std::size_t const bytes : sizes) {

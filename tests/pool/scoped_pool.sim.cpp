@@ -650,7 +650,7 @@ TEST_CASE("a request that fails for any reason leaves the pool as it was", "[poo
     std::size_t failed = 0;
     for (cudaError_t const code : {cudaErrorMemoryAllocation, cudaErrorUnknown}) {
         for (std::uint64_t nth = 1;; ++nth) {
-            // B must wait for a block, and the pool must grow for the second request.
+            // Stream b must wait for a block, and the pool must grow for the second request.
             pool.deallocate(a, pool.allocate(a, 2_MiB), 2_MiB);
             pool.trim(3_MiB);
             auto const injected = simulator::faults_injected();
@@ -824,7 +824,6 @@ TEST_CASE("a pool serves streams of its device whichever device is current", "[p
 
 namespace {
 
-// Makes a stream of the given device.
 cuota::stream stream_of(int ordinal) {
     cuota::device_scope const there{cuota::device{ordinal}};
     return cuota::stream{};

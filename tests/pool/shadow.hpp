@@ -102,7 +102,6 @@ public:
         auto const found = live_.find(address(p));
         return found != live_.end() && is_for_the_step(found->second);
     }
-    /// Returns the live blocks of those, by tag.
     [[nodiscard]] std::map<std::string, std::vector<std::size_t>> meant_for_the_step() const {
         std::scoped_lock const lock{guard_};
         std::map<std::string, std::vector<std::size_t>> all;
@@ -132,7 +131,6 @@ public:
         std::scoped_lock const lock{guard_};
         lost_.push_back(p);
     }
-    /// Returns memory that the driver failed to free.
     [[nodiscard]] std::vector<void*> take_lost() {
         std::scoped_lock const lock{guard_};
         return std::exchange(lost_, {});
@@ -145,7 +143,6 @@ public:
         range_end_ = range_at_ + bytes - page;
         page_ = page;
     }
-    /// Adds one mapping.
     void pages_come(void const* p, std::size_t bytes) {
         std::scoped_lock const lock{guard_};
         std::uintptr_t const at = address(p);
@@ -196,7 +193,6 @@ public:
         s.segments = segments_.size() + mapped_.size();
         return s;
     }
-    /// Returns the live blocks, by tag.
     [[nodiscard]] std::map<std::string, cuota::tag_stats> by_tag() const {
         std::scoped_lock const lock{guard_};
         std::map<std::string, cuota::tag_stats> all;
@@ -217,7 +213,6 @@ public:
         std::scoped_lock const lock{guard_};
         return reserved_;
     }
-    /// Returns the first claim that did not hold, or an empty text.
     [[nodiscard]] std::string wrong() const {
         std::scoped_lock const lock{guard_};
         return wrong_;
@@ -313,7 +308,6 @@ private:
         return all;
     }
 
-    // Returns the mapping of a page, or end() if it is not mapped.
     [[nodiscard]] runs::const_iterator mapping_of(std::uintptr_t page) const {
         auto const after = mappings_.upper_bound(page);
         if (after == mappings_.begin() || end_of(*std::prev(after)) <= page) return mappings_.end();

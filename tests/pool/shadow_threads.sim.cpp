@@ -28,7 +28,6 @@ namespace simulator = cuota::simulator;
 
 namespace {
 
-// Blocks that threads exchange.
 class exchange {
 public:
     // Stores `mine` and returns the block that was there.
@@ -42,7 +41,6 @@ private:
     std::array<std::optional<held>, 8> places_;
 };
 
-// Runs one of several threads on one pool, with shared streams.
 void run_beside_others(walker& me, cuota::scoped_pool& pool, exchange& between, std::size_t cap,
                        std::uint64_t operations, std::atomic<std::uint64_t>& wrong_releases) {
     auto const allocate = [&] {

@@ -35,7 +35,6 @@ using namespace cuota::literals;
 
 namespace {
 
-// Queries the pool, allocates from it, and charges its budget.
 auto questions(cuota::scoped_pool& pool, cuota::budget& account) {
     return [&pool, &account] {
         (void)pool.stats();

@@ -25,7 +25,6 @@ using support::thrown;
 
 namespace {
 
-/// A pool, a plan on it, and a stream.
 struct planned_pool {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::scoped_pool pool{budget};

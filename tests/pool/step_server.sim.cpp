@@ -26,7 +26,6 @@ namespace simulator = cuota::simulator;
 
 namespace {
 
-/// A server in a step of one request of 4 KiB.
 struct served {
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
     std::optional<step_server> server{std::in_place, pool};

@@ -66,7 +66,6 @@ public:
     }
     [[nodiscard]] bool has_refused() const { return all_->refused != 0 && all_->asked >= all_->refused; }
     [[nodiscard]] std::size_t live() const { return all_->live.size(); }
-    /// Deallocations of blocks that were not live.
     [[nodiscard]] std::size_t wrong() const { return all_->wrong; }
 
 private:

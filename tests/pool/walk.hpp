@@ -245,7 +245,6 @@ private:
         return me_.once_in(2) ? step_->allocate(s, bytes, 256, name, here)
                               : step_memory_->allocate(s, bytes, 256, {name, here});
     }
-    // Requests memory of a step that has ended.
     void ask_for_step_memory(std::size_t bytes) {
         if (!step_memory_) return;
         try {

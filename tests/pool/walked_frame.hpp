@@ -84,7 +84,6 @@ public:
         if (walker_.once_in(2)) walker_.touch(h);
         give(any);
     }
-    /// Makes the call only.
     void give_first() {
         if (!live_.empty()) give(live_.begin());
     }
@@ -98,7 +97,6 @@ public:
     void give_all() {
         while (!live_.empty()) give(live_.begin());
     }
-    /// Makes invalid deallocations and returns their number.
     std::size_t give_wrongly() {
         if (live_.empty()) return 0;
         held const h = live_.begin()->second.what;

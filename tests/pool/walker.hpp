@@ -73,7 +73,6 @@ private:
     cudaStream_t foreign_ = nullptr;
 };
 
-/// Returns the bytes of a request.
 using sizes = std::size_t (*)(std::mt19937_64&);
 
 /// Mostly a few small sizes that recur, and some of any size.
@@ -102,7 +101,6 @@ inline std::size_t sizes_about_a_page(std::mt19937_64& random) {
 inline constexpr std::array<cuota::tag, 4> tags{"weights", "activations", "gradients", "states"};
 inline constexpr cuota::place here{"walk.cpp", 7};  // the same for all, because reports are by tag
 
-/// Returns the text of a pool's report.
 [[nodiscard]] inline std::string alive_text(std::string const& tag, std::vector<std::size_t> const& bytes) {
     std::size_t all = 0;
     for (std::size_t const n : bytes) all += n;
@@ -124,7 +122,6 @@ public:
         : pool_{pool}, shadow_{beside}, streams_{on}, random_{seed}, sizes_{wanted} {}
 
     std::mt19937_64& random() { return random_; }
-    /// Returns true with probability 1 / times.
     [[nodiscard]] bool once_in(std::size_t times) { return random_() % times == 0; }
     std::vector<held>& live() { return live_; }
     [[nodiscard]] std::size_t any_stream() { return random_() % streams_.size(); }
@@ -151,7 +148,6 @@ public:
         live_.pop_back();
         return h;
     }
-    /// Passes the block to another stream, in order.
     void move_to(held& h, std::size_t stream) {
         if (h.stream == stream) return;
         streams_[stream].wait(cuota::event{streams_[h.stream]});
@@ -196,7 +192,6 @@ public:
             give(drop(live_.size() - 1));
         }
     }
-    /// Makes invalid deallocations and returns their number.
     std::size_t give_wrongly() {
         if (live_.empty()) return 0;
         held const h = live_[any_live()];
@@ -229,7 +224,6 @@ private:
     std::vector<held> live_;
 };
 
-/// Counts of a walk.
 struct walk_counts {
     std::uint64_t allocations = 0, refusals = 0, wrong_releases = 0;
     std::uint64_t failed = 0;     ///< operations with a failed call that threw or reported

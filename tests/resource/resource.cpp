@@ -15,7 +15,6 @@
 
 namespace {
 
-// A minimal resource.
 struct plain {
     void* allocate(cuota::stream_ref, std::size_t, std::size_t) { return nullptr; }
     void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}

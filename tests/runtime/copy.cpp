@@ -13,7 +13,6 @@
 
 namespace {
 
-// Host and device memory of one test.
 struct ends {
     explicit ends(std::size_t n)
         : bytes{n},

@@ -57,7 +57,7 @@ TEST_CASE("an exception in a kernel surfaces at the next wait, with its text", "
         REQUIRE(support::has(error.what(), "kernel relu at for_each_index.sim.cpp:"));
         REQUIRE(support::has(error.what(), " threw: index 12 of 10"));
 
-        // As on a real device, the error is sticky.
+        // The error is sticky, as on a real device.
         REQUIRE_THROWS_AS(cuota::for_each_index(s, 1, [](std::size_t) {}), cuota::cuda_error);
     }
     (void)sim.errors.take();

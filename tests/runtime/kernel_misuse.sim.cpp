@@ -20,7 +20,6 @@ using support::has;
 
 namespace {
 
-// Fills the process's record while it exists.
 struct noted {
     noted() {
         rt::note(rt::first_kernel_misuse(), {out_of_bounds::part::element, {12}, {10}}, "floats", "weights",

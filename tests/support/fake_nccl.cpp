@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Fake NCCL, whose ranks are threads of this program on the simulated runtime. As with nonblocking communicators, a call is in progress
-// until all ranks have made it, and no other call is allowed before.
+// until all ranks have made it, and only afterwards other calls are allowed.
 #include "support/fake_nccl.hpp"
 
 #include <atomic>

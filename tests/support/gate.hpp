@@ -11,8 +11,8 @@
 
 namespace support {
 
-/// Blocks a stream on the simulator: work enqueued after the gate does not start until it is opened or destroyed. While it is closed, nothing
-/// that waits for the whole device, such as cudaFree, may be called.
+/// Blocks a stream on the simulator: work enqueued after the gate does not start until it is opened or destroyed. While it is closed, no
+/// function that waits for the whole device, such as cudaFree, may be called.
 class gate {
 public:
     explicit gate(cuota::stream_ref s) {
