@@ -162,7 +162,7 @@ TEST_CASE("a front keeps a few of a kind, and makes place for what its owner use
     REQUIRE((kept > 1 && kept < r.blocks.size()));
     CHECK(away.blocks.empty());
 
-    // Eventually a block of another stream maps to the same slot.
+    // Eventually a block of another stream maps to the same bin.
     block& other = r[kept];
     std::uint64_t& stream = other.note->stream;
     for (stream = 8; away.blocks.empty() && stream != 1000; ++stream) {

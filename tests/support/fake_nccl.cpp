@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Fake NCCL, whose ranks are threads of this program on the simulated runtime. As with nonblocking communicators, a call is in progress
-// until all ranks have made it, and only afterwards other calls are allowed.
+// Fake NCCL, whose ranks are threads of this program on the simulated runtime. Calls behave like those of nonblocking communicators: each
+// is in progress until all ranks have made it, and no other call is allowed before.
 #include "support/fake_nccl.hpp"
 
 #include <atomic>
