@@ -24,7 +24,7 @@ concept is_so_many_kib = requires {
     typename std::integral_constant<std::size_t, operator""_KiB(n)>;
 };
 
-// By types that give them: not every compiler takes numbers that are no integers, or lambdas, as arguments.
+// Passes the number as a type: not every compiler accepts floating-point numbers or lambdas as template arguments.
 template <class Number>
 concept is_a_part_of_gib = requires {
     typename std::integral_constant<std::size_t, operator""_GiB(Number{}())>;
@@ -123,7 +123,7 @@ TEST_CASE("bytes read as people write them", "[core][bytes]") {
         {1024, "1.0 KiB"},
         {1536, "1.5 KiB"},
         {1023_KiB, "1023.0 KiB"},
-        {1_MiB - 1, "1.0 MiB"},  // and not 1024.0 KiB
+        {1_MiB - 1, "1.0 MiB"},  // not 1024.0 KiB
         {1_MiB, "1.0 MiB"},
         {800'000'000, "762.9 MiB"},
         {1_GiB - 1, "1.0 GiB"},

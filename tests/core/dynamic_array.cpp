@@ -23,7 +23,7 @@ using cuota::detail::dynamic_array;
 
 namespace {
 
-// Counts those that are alive, and can only be moved.
+// Move-only; counts live objects.
 struct counted {
     static inline int alive = 0;
     explicit counted(int of = 0) : value{std::make_unique<int>(of)} { ++alive; }
@@ -33,7 +33,7 @@ struct counted {
     std::unique_ptr<int> value;
 };
 
-// Throws when one is made while none is left to make; counts those that are alive.
+// Its constructors throw once `left` objects have been made; counts live objects.
 struct limited {
     static inline int alive = 0;
     static inline int left = 0;

@@ -34,7 +34,7 @@ TEMPLATE_TEST_CASE("the last finite number, the infinite ones and NaNs are told 
     for (TestType const x :
          {limits::infinity(), -limits::infinity(), limits::quiet_NaN(), -limits::quiet_NaN()})
         CHECK_FALSE(cuota::is_finite(x));
-    // A NaN whose fraction has its last bit only.
+    // A NaN of whose fraction only the last bit is set.
     if constexpr (sizeof(TestType) == 4) CHECK_FALSE(cuota::is_finite(std::bit_cast<float>(0x7f80'0001u)));
     else CHECK_FALSE(cuota::is_finite(std::bit_cast<double>(std::uint64_t{0x7ff0'0000'0000'0001u})));
 }

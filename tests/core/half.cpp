@@ -22,7 +22,7 @@ static_assert(bfloat16{1.0f}.bits == 0x3f80 && static_cast<float>(bfloat16{-2.5f
 
 namespace {
 
-// The nearest by search: what every number of 16 bits is as a float, and the rule for ties.
+// Finds the nearest 16-bit number by binary search over all of them; ties are rounded to even.
 template <class T>
 std::uint16_t nearest(float value) {
     float const magnitude = std::fabs(value);
@@ -33,7 +33,7 @@ std::uint16_t nearest(float value) {
         (static_cast<float>(std::bit_cast<T>(middle)) <= magnitude ? low : high) = middle;
     }
     double const below = static_cast<float>(std::bit_cast<T>(low));
-    // What comes after the largest, had the exponent room, bounds what is rounded to it.
+    // Numbers above the largest finite one are rounded as if the exponent had no limit.
     double const step =
         below -
         static_cast<double>(static_cast<float>(std::bit_cast<T>(static_cast<std::uint16_t>(low - 1))));
@@ -67,7 +67,7 @@ TEMPLATE_TEST_CASE("every number of 16 bits is the same after a float", "[core][
 
 TEMPLATE_TEST_CASE("a float becomes the nearest number of 16 bits, ties to even", "[core][half]", half,
                    bfloat16) {
-    // Around every number and every middle between two, to the last bit of a float.
+    // Checks all numbers and the midpoints between neighbors, each with the adjacent floats.
     for (std::uint32_t bits = 1; bits != TestType{std::numeric_limits<float>::infinity()}.bits; ++bits) {
         auto const here = static_cast<float>(std::bit_cast<TestType>(static_cast<std::uint16_t>(bits)));
         auto const before = static_cast<float>(std::bit_cast<TestType>(static_cast<std::uint16_t>(bits - 1)));
@@ -94,7 +94,7 @@ TEST_CASE("what is no number of 16 bits is infinite, zero, or no number", "[core
     CHECK(half{65520.0f}.bits == 0x7c00);
     CHECK(half{1e30f}.bits == 0x7c00);
     CHECK(half{-infinite}.bits == 0xfc00);
-    CHECK(half{0x1p-25f}.bits == 0);  // a tie, to even
+    CHECK(half{0x1p-25f}.bits == 0);  // a tie: rounded to even
     CHECK(half{0x1.000002p-25f}.bits == 1);
     CHECK(half{-1e-30f}.bits == 0x8000);
     CHECK(half{-0.0f}.bits == 0x8000);

@@ -22,7 +22,7 @@ using handle = cuota::unique_handle<traits>;
 
 static_assert(!std::is_copy_constructible_v<handle> && !std::is_copy_assignable_v<handle>);
 static_assert(std::is_nothrow_move_constructible_v<handle> && std::is_nothrow_move_assignable_v<handle>);
-static_assert(!std::is_convertible_v<int, handle>);  // owning is said, not slipped into
+static_assert(!std::is_convertible_v<int, handle>);  // ownership must be explicit
 static_assert(sizeof(handle) == sizeof(int));
 
 }  // namespace
@@ -69,7 +69,7 @@ TEST_CASE("a released handle is the caller's", "[core][handle]") {
     REQUIRE(h.release() == 5);
     REQUIRE(!h);
     h.reset(6);
-    h.reset(6);  // the one it has: not closed under its owner
+    h.reset(6);  // resetting to the same value does not close it
     REQUIRE(closed.empty());
     h.reset();
     REQUIRE(closed == std::vector{6});

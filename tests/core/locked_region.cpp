@@ -26,7 +26,7 @@ using cuota::detail::region_lock;
 
 namespace {
 
-// The sink takes the lock itself: it would wait for ever if it were called under it.
+// Error sink that takes the lock, so that a report under the lock would deadlock.
 class sink_that_locks {
 public:
     explicit sink_that_locks(std::mutex& guard)
@@ -138,7 +138,7 @@ TEST_CASE("a call of the program's code under a lock ends a checked program", "[
 #if CUOTA_CHECKED
     if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
     std::mutex guard;
-    cuota::detail::expect_no_region("a test");  // outside of locks nothing happens
+    cuota::detail::expect_no_region("a test");  // does nothing outside of locks
     pid_t const child = ::fork();
     if (child == 0) {
         std::signal(SIGABRT, SIG_DFL);

@@ -22,7 +22,7 @@ namespace detail = cuota::detail;
 
 namespace {
 
-// The exit status of a child that runs f: the number of the first line of it that was not so, or 0.
+// Returns the exit status of a child that runs f: 0, or a number made from the line of the first failed check.
 template <class F>
 int in_child(F f) {
     pid_t const child = ::fork();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Of one program; tests/shared_libraries has programs with libraries that hide their symbols.
+// State of a single program; tests/shared_libraries tests libraries with hidden symbols.
 #include <cuota/core/process_state.hpp>
 
 #include <string>

@@ -12,7 +12,7 @@ static_assert(std::is_aggregate_v<cuota::refusal> && std::is_nothrow_move_constr
 
 TEST_CASE("what is missing is counted at the budget that refused", "[core][refusal]") {
     cuota::refusal r;
-    REQUIRE(r.missing() == 0);  // none did
+    REQUIRE(r.missing() == 0);  // no budget refused
     REQUIRE(r.refuser() == nullptr);
     r.charged = 50;
     r.budgets = {{"a", 100, 0, 0}, {"b", 60, 20, 20}};
@@ -20,7 +20,7 @@ TEST_CASE("what is missing is counted at the budget that refused", "[core][refus
     r.refused_by = 1;
     REQUIRE(r.missing() == 10);
     REQUIRE(r.refuser()->name == "b");
-    r.refused_by = 2;  // no such budget
+    r.refused_by = 2;  // not a valid index
     REQUIRE(r.missing() == 0);
 }
 
@@ -49,7 +49,7 @@ TEST_CASE("what would fit is counted in the unit of the request", "[core][refusa
 TEST_CASE("memory that is gone and not ours is elsewhere", "[core][refusal]") {
     cuota::device_facts d{0, "simulated", 100, 30, 50};
     REQUIRE(d.elsewhere() == 20);
-    d.ours = 90;  // managed memory may exceed what the driver counts as used
+    d.ours = 90;  // managed memory may exceed the driver's used bytes
     REQUIRE(d.elsewhere() == 0);
     d.free = 101;
     REQUIRE(d.elsewhere() == 0);
@@ -78,7 +78,7 @@ TEST_CASE("holdings of one tag and place are added up, and stand in the order of
     };
     add("weights", 7, 10);
     add("ids", 7, 1);
-    add(cuota::tag::named("weights"), 7, 5);  // another address of the same text
+    add(cuota::tag::named("weights"), 7, 5);  // the same text at another address
     add("weights", 3, 2);
     add("ids", 7, 1);
     REQUIRE(sums.size() == 3);

@@ -19,7 +19,7 @@ TEST_CASE("scatter gives the numbers that are published for SplitMix64 from 1234
 
 TEST_CASE("what scatter makes of numbers at regular distances has no order", "[core][scatter]") {
     std::uint64_t const distance = GENERATE(1u, 256u, 1u << 21, 1u << 26, 3u << 20, 1'731'840u);
-    // The longest run that rises is 7 or 8 of 50,000 in any order at random; a pattern makes it thousands.
+    // In a random permutation of 50,000 numbers the longest ascending run is 7 or 8; with a pattern it is thousands.
     int longest = 0;
     int run = 0;
     for (std::uint64_t i = 1; i != 50'000; ++i) {

@@ -10,7 +10,7 @@
 
 #include "support/catch.hpp"
 
-// Sources are on the heap: of one on the stack g++ 12 thinks at -Og that it may be uninitialised.
+// Sources are on the heap: for one on the stack, g++ 12 at -Og warns that it may be uninitialized.
 
 using cuota::stop_signal;
 
@@ -72,5 +72,5 @@ TEST_CASE("a stop_signal counts among those who may be told, and no longer than 
         last = assigned.token();
         CHECK(last.stop_possible());
     }
-    CHECK_FALSE(last.stop_possible());  // the source is gone, and nobody asked
+    CHECK_FALSE(last.stop_possible());  // the source is destroyed and no stop was requested
 }

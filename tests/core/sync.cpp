@@ -24,7 +24,7 @@
 
 namespace {
 
-// Store-buffering, the pattern that processors reorder: without fences both sides read 0 now and then. Returns how often they did.
+// The store-buffering litmus test. Returns the number of rounds in which both threads read 0, which happens if fences are missing.
 template <class Fence>
 int times_neither_saw_the_other(Fence fence) {
     std::atomic<int> x = 0;
@@ -55,12 +55,12 @@ int times_neither_saw_the_other(Fence fence) {
     return neither;
 }
 
-// ThreadSanitizer cannot follow a fork.
+// ThreadSanitizer does not support fork.
 #if defined(__linux__) &&                                                                                    \
     __has_include(<linux/seccomp.h>) && __has_include(<linux/membarrier.h>) && !defined(__SANITIZE_THREAD__)
 #define CUOTA_TEST_FILTERS 1
-// From now on the kernel refuses membarrier(2) to the calling process, and reports each mprotect(2) by SIGSYS. False when it does not let
-// itself be told so.
+// Makes the kernel refuse membarrier(2) to the calling process and report each mprotect(2) by SIGSYS. Returns false if the kernel does not
+// support such a filter.
 bool refuse_membarrier() {
     sock_filter rules[]{
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

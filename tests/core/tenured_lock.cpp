@@ -12,7 +12,7 @@
 
 TEST_CASE("tenured_lock runs one thing at a time", "[core][tenured_lock]") {
     cuota::detail::tenured_lock lock;
-    std::size_t count = 0;  // no atomic
+    std::size_t count = 0;  // deliberately not atomic
     bool is_inside = false, is_broken = false;
     std::vector<std::thread> threads;
     for (std::size_t t = 0; t != 3; ++t)

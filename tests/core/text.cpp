@@ -17,11 +17,11 @@ TEST_CASE("a character of UTF-8 is told from bytes that are none", "[core][text]
     REQUIRE(utf8_length("a", 0) == 1);
     REQUIRE(utf8_length("a", 1) == 0);
     REQUIRE(utf8_length("\0"s, 0) == 1);
-    // The first and the last of each length.
+    // The first and last code point of each length.
     for (char const* good : {"\x7F", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
                              "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"})
         REQUIRE(utf8_length(good, 0) == std::string_view{good}.size());
-    // A continuation alone, overlong forms, surrogates, beyond U+10FFFF, cut short, no continuation.
+    // A lone continuation byte, overlong forms, surrogates, code points above U+10FFFF, truncated sequences, missing continuations.
     for (char const* bad : {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80",
                             "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xC2",
                             "\xE2\x82", "\xF0\x9F\x98", "\xC2z", "\xE2\x82z", "\xF0\x9F\x98z"})

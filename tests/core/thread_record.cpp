@@ -22,7 +22,7 @@ using cuota::detail::thread_record;
 
 namespace {
 
-// Destroyed after the thread's record has gone, if it was made before.
+// Destroyed after the thread's record, if it was constructed before it.
 struct last_of_a_thread {
     thread_record** tell = nullptr;
     ~last_of_a_thread() {
@@ -57,7 +57,7 @@ TEST_CASE("threads that live together have records of their own, numbered withou
     std::ranges::sort(seen, {}, &thread_record::index);
     REQUIRE(std::ranges::adjacent_find(seen, {}, &thread_record::index) == seen.end());
 
-    // What has ended makes room: threads one after the other need no more records.
+    // Records of ended threads are reused: threads that run one after another need no further records.
     unsigned const before = seen.back()->index;
     for (int i = 0; i != 100; ++i) std::thread{[&] { REQUIRE(this_thread()->index <= before); }}.join();
 }
@@ -73,7 +73,7 @@ TEST_CASE("a thread that is ending has no record any more", "[core][thread_recor
 }
 
 TEST_CASE("a thread that found no memory for a record has one when there is some", "[core][thread_record]") {
-    // Also when it was the first of the program that asked, as it is when this test runs alone.
+    // Covers the program's first request for a record too, when this test runs alone.
     thread_record* later = nullptr;
     std::thread{[&] {
         {
@@ -86,14 +86,15 @@ TEST_CASE("a thread that found no memory for a record has one when there is some
 }
 
 TEST_CASE("a section that may not have seen a change is waited for", "[core][thread_record]") {
-    // Dekker's rule, many times: of the owner in its section and the caller-in, one must see the other.
+    // Repeats Dekker's argument: at least one of the owner in its section and the revoking thread must see the other.
     for (bool const asymmetric : {true, false}) {
         if (asymmetric && !cuota::detail::fences_are_asymmetric()) continue;
         thread_record owner;
         owner.asymmetric = asymmetric;
         std::atomic<int> is_his = 0;
         std::atomic<bool> stop = false;
-        std::atomic<long> balance = 0;  // written by the owner in his sections, and by who has called in
+        // Written by the owner in its sections and by the revoking thread after them.
+        std::atomic<long> balance = 0;
         std::thread works{[&] {
             while (!stop) {
                 section const here{owner};
@@ -122,10 +123,10 @@ TEST_CASE("a section that may not have seen a change is waited for", "[core][thr
 
 TEST_CASE("a thread that waits for a section of a thread of lower priority lets that one run",
           "[core][thread_record]") {
-    // On one processor a thread that only yields is never overtaken by one of lower priority.
+    // With real-time scheduling on one processor, a thread that only yields starves a thread of lower priority.
     std::atomic<bool> was_refused = false;
     cuota::detail::thread_record record;
-    record.sections = 1;  // in a section
+    record.sections = 1;  // inside a section
     auto const run_on_one_processor = [](std::thread& which, int priority) {
         cpu_set_t first;
         CPU_ZERO(&first);
@@ -138,7 +139,7 @@ TEST_CASE("a thread that waits for a section of a thread of lower priority lets 
     std::thread low{[&] {
         while (!may_begin) std::this_thread::sleep_for(std::chrono::microseconds{100});
         if (!was_refused)
-            std::this_thread::sleep_for(std::chrono::milliseconds{20});  // until the other one waits
+            std::this_thread::sleep_for(std::chrono::milliseconds{20});  // until the other thread waits
         record.sections.store(2, std::memory_order_release);
     }};
     std::thread high{[&] {

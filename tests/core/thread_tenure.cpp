@@ -23,7 +23,7 @@ struct thing : thread_tenure {
     }
     [[nodiscard]] bool seen(thread_record const& me) const { return was_mine(me); }
 
-    int uses = 0;  // the owner's, without a lock
+    int uses = 0;  // protected by the bias, without a lock
 };
 
 }  // namespace
@@ -86,7 +86,7 @@ TEST_CASE("who calls in sees all that the owner did, and he does nothing more", 
         if (cuota::detail::fences_are_asymmetric()) cuota::detail::heavy_fence();
         cuota::detail::see_section_end(*record);
         int const uses = t.uses;
-        t.uses = -1;  // nobody else's any more
+        t.uses = -1;  // now owned by this thread alone
         over = true;
         owner.join();
         REQUIRE(t.uses == -1);

@@ -16,10 +16,10 @@
 
 namespace {
 
-std::vector<std::string> made;      // the calls that upstream got
-std::vector<cudaStream_t> streams;  // on which of them
+std::vector<std::string> made;      // calls that upstream received
+std::vector<cudaStream_t> streams;  // their streams
 
-// Remembers its calls, in words.
+// Records its calls as text.
 struct told {
     void* allocate(cuota::stream_ref s, std::size_t n, std::size_t a, cuota::label const& who = {}) {
         streams.push_back(s.get());
@@ -44,7 +44,7 @@ private:
     }
 };
 
-// Keeps no accounts; `returns` makes it give back what it took, as after a failure.
+// Keeps no accounts. With `returns` it frees each block that it has allocated, as after a failure.
 template <class Upstream>
 struct no_books final : cuota::ref_counted {
     void* allocate(cuota::detail::call_order const& order, std::size_t bytes, std::size_t alignment,
@@ -72,11 +72,11 @@ public:
 
 using cuota::memory_kind;
 static_assert(cuota::labelled_resource<handle<told>> && sizeof(handle<told>) == sizeof(void*));
-// It is what its upstream is, as far as the type knows.
+// Its memory kind is its upstream's, as far as the type determines it.
 static_assert(!cuota::host_resource<handle<cuota::device_memory>> && cuota::host_resource<handle<told>>);
 static_assert(cuota::detail::knows_device<handle<cuota::device_memory>> &&
               !cuota::detail::knows_device<handle<told>>);
-// Nobody makes one by the base.
+// Objects of the base class alone cannot be constructed.
 static_assert(
     !std::is_constructible_v<cuota::detail::accounted<told, no_books<told>>, cuota::shared<no_books<told>>>);
 

@@ -246,7 +246,7 @@ TEST_CASE("a reservation is charged at once, and what it did not spend comes bac
         REQUIRE(prepaid.name() == "loader");
         REQUIRE(prepaid.parent() == b);
         prepaid.charge(40);
-        REQUIRE(b.held() == 60);  // paid already
+        REQUIRE(b.held() == 60);  // charged when reserved
         REQUIRE(!prepaid.try_charge(21));
         REQUIRE(prepaid.room() == 20);
         prepaid.refund(40);
@@ -280,7 +280,7 @@ TEST_CASE("what was spent of a reservation stays charged until it is refunded", 
     REQUIRE(!prepaid.try_charge(1));
     prepaid.refund(15);
     REQUIRE(b.held() == 25);
-    REQUIRE(!prepaid.try_charge(1));  // nothing more can be spent, also not what was given back
+    REQUIRE(!prepaid.try_charge(1));  // nothing more can be charged, not even refunded bytes
     REQUIRE(prepaid.room() == 0);
     REQUIRE_THROWS_AS(prepaid.charge(1), cuota::budget_exceeded);
     prepaid.refund(25);
@@ -338,7 +338,7 @@ TEST_CASE("a moved reservation is one reservation", "[guard][budget]") {
     REQUIRE_THROWS_AS(a.as_budget(), cuota::misuse);
     REQUIRE_THROWS_AS(a.bytes(), cuota::misuse);
     cuota::reservation d = b.reserve(50);
-    d = std::move(c);  // gives 50 back
+    d = std::move(c);  // refunds 50
     REQUIRE(b.held() == 30);
     cuota::reservation& same = d;
     d = std::move(same);
@@ -385,8 +385,8 @@ TEST_CASE("budgets stand inside a reservation like in any budget", "[guard][budg
 }
 
 TEST_CASE("threads never pass a limit, never refuse what fits, and end at nothing", "[guard][budget]") {
-    // Each thread holds at most 200; two threads are under each of two budgets of 450 under one of 850. What they
-    // charge always fits. Between, they ask for what never fits: that must not get in anybody's way.
+    // Each thread holds at most 200 bytes, and two threads charge each of two budgets of 450 under one of 850, so their charges always fit.
+    // In between they request charges that never fit, which must not disturb the others.
     budget root{"gpu", 850};
     budget const halves[] = {budget{"left", 450, root}, budget{"right", 450, root}};
     std::atomic<int> refused_though_it_fits = 0;

@@ -65,13 +65,13 @@ TEST_CASE("budget_observer is told of refusals there and below, and of nothing b
     REQUIRE_THROWS_AS(left.charge(60), cuota::budget_exceeded);
     REQUIRE_THROWS_AS(right.charge(90), cuota::budget_exceeded);
     right.charge(80);
-    REQUIRE_THROWS_AS(left.charge(30), cuota::budget_exceeded);  // it is the root that refuses
+    REQUIRE_THROWS_AS(left.charge(30), cuota::budget_exceeded);  // refused by root
     right.refund(80);
     REQUIRE(of_root->all == lines{"refused left 60", "refused right 90", "refused left 30"});
     REQUIRE(of_left->all == lines{"refused left 60", "refused left 30"});
 
     leave(left, of_left);
-    leave(right, of_root);  // it is not there
+    leave(right, of_root);  // it was not joined there
     REQUIRE_THROWS_AS(left.charge(60), cuota::budget_exceeded);
     REQUIRE(of_left->all.size() == 2);
     REQUIRE(of_root->all.size() == 4);
@@ -108,7 +108,7 @@ TEST_CASE("budget_observer is told of pools that come, and of what a device has 
     auto const told = listen_to(root);
     cuota::stream stream;
     {
-        // A budget says yes, and the pool's source says no.
+        // The budget grants the request, and the pool's upstream refuses it.
         cuota::budget const small{"small", 1_MiB};
         cuota::scoped_pool source{small};
         cuota::scoped_pool pool{root, source.resource(), {.name = "p"}};

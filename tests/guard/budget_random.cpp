@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A million random calls over random trees of budgets, reservations and caches, on a host whose memory fails now and
-// then: every number agrees with that of a ledger which is written without a thought for speed.
+// A million random calls over random trees of budgets, reservations and caches, on a host whose allocations sometimes fail: every number
+// equals that of a naive ledger.
 #include <cuota/guard/budget.hpp>
 
 #include <algorithm>
@@ -30,12 +30,12 @@ using cuota::unlimited;
 
 namespace {
 
-// What a budget is to be.
+// Reference model of a budget.
 struct naive {
     std::size_t limit;
     naive* parent;
     bool prepaid = false;
-    bool ended = false;  // of a prepaid one
+    bool ended = false;  // only for a reservation
     std::size_t held = 0;
     std::size_t own = 0;
     std::size_t peak = 0;
@@ -90,7 +90,7 @@ struct naive {
     }
 };
 
-// The call that is being made: what a cache is asked for must be what it lacks.
+// The call in progress. Caches must be asked for exactly its shortfall.
 struct pressure {
     naive* at = nullptr;
     std::size_t bytes = 0;
@@ -98,7 +98,7 @@ struct pressure {
     bool asked_wrongly = false;
 };
 
-// Gives back under pressure; some give less than they said.
+// Releases memory under pressure; with keeps > 0, less than it reported as reclaimable.
 class cache final : public cuota::detail::stakeholder {
 public:
     cache(budget b, naive& model, pressure& now, int rank, std::size_t piece, std::size_t keeps)
@@ -129,7 +129,7 @@ public:
         into.push_back({"cached", {}, cached_, true});
     }
 
-    void fill(std::size_t bytes) { cached_ += bytes; }  // charged already
+    void fill(std::size_t bytes) { cached_ += bytes; }  // charged by the caller
     [[nodiscard]] naive const& model() const { return model_; }
     [[nodiscard]] std::size_t cached() const { return cached_; }
 
@@ -159,7 +159,7 @@ public:
     random_tree& operator=(random_tree const&) = delete;
     ~random_tree() { caches_.clear(); }
 
-    // False when a number, or what was thrown, was not what the model has.
+    // Returns false if a number or an exception differs from the model's.
     [[nodiscard]] bool step() {
         so_far_.steps += 1;
         node& at = pick();
@@ -190,7 +190,7 @@ public:
                    n.real.room() == n.model->room() && account(n).charged_here() == n.model->own;
         });
     }
-    // Everything is given back.
+    // Refunds everything and returns true if nothing is held afterwards.
     [[nodiscard]] bool ends_at_nothing() {
         caches_.clear();
         for (node& n : nodes_) {
@@ -224,7 +224,7 @@ private:
         nodes_.push_back({std::move(real), std::move(of), std::make_unique<naive>(model)});
     }
 
-    // Makes a call that charges `bytes` at the model's `at`, on a host that may have little memory left.
+    // Makes a call that charges `bytes` at the model's `at`. The host's memory may run out during the call.
     template <class Call>
     [[nodiscard]] outcome attempt(naive& at, std::size_t bytes, Call call) {
         bool const memory_ends = below(2) == 0;
@@ -248,7 +248,7 @@ private:
         return last_ = how;
     }
 
-    // What is thrown must be so: it did not fit, and caches could not have helped, or were asked in vain.
+    // Checks a refusal: the charge did not fit, and the caches could not have released enough or were asked in vain.
     [[nodiscard]] bool is_right(naive& at, std::size_t bytes) const {
         naive const* const by = at.refuser(bytes);
         if (!by) return false;
@@ -276,7 +276,7 @@ private:
         bool const did_fit = !at.model->refuser(bytes);
         outcome const how = attempt(*at.model, bytes, [&] { at.real.charge(bytes); });
         if (!agrees_after(how, did_fit, *at.model, bytes)) return false;
-        if (did_fit && how != outcome::done) return false;  // what fits needs no memory of the host
+        if (did_fit && how != outcome::done) return false;  // a charge that fits needs no host memory
         if (how == outcome::done) at.model->charge(bytes);
         return true;
     }
@@ -294,7 +294,7 @@ private:
         at.model->refund(bytes);
     }
 
-    // So often that the account is glad to let the thread hold some ready.
+    // Repeats the charge so often that the ledger grants the thread a stock.
     [[nodiscard]] bool repeat(node& at, std::size_t bytes) {
         if (at.model->refuser(bytes)) return true;
         for (int i = 0; i != 3'000; ++i) {
@@ -349,7 +349,7 @@ private:
         }
         at.model->end();
     }
-    // A budget inside another, if there is memory for it.
+    // Adds a child budget, unless the host's memory runs out.
     void inside(node& at) {
         if (nodes_.size() == nodes_at_most) return;
         std::size_t const limit = below(3) == 0 ? unlimited : 100 + below(900);
@@ -360,7 +360,7 @@ private:
         } catch (std::bad_alloc const&) { return; }
         add(*std::move(made), {}, {limit, at.model.get()});
     }
-    // The handle goes, when nothing is charged and nobody is inside.
+    // Drops a handle whose budget has no charges, children or caches.
     void forget(node& at) {
         naive const* const gone = at.model.get();
         bool const is_used =
@@ -413,8 +413,8 @@ private:
 
 TEST_CASE("budgets, reservations and caches agree with a naive ledger in every number, whatever is thrown",
           "[guard][budget]") {
-    // By three threads in turn, so that what each holds ready is in the way of the others.
-    constexpr int part = support::under_thread_sanitizer ? 6 : 1;  // in which a step takes ten times as long
+    // Three threads take turns, so that the stock of each is in the way of the others.
+    constexpr int part = support::under_thread_sanitizer ? 6 : 1;  // a step takes ten times as long there
     constexpr int trees = 120 / part;
     constexpr int steps = 9'000;
     support::captured_errors errors;

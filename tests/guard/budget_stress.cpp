@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Many threads on one tree of budgets, for as long as one likes: CUOTA_STRESS=<operations of each of four lanes>.
+// Many threads on one tree of budgets, for a chosen time: CUOTA_STRESS=<operations of each of four lanes>.
 #include <cuota/guard/budget.hpp>
 
 #include <array>
@@ -27,8 +27,8 @@ using cuota::unlimited;
 namespace {
 
 constexpr std::size_t lanes = 4;
-constexpr std::size_t modest = 2;     // of the lanes: what they charge always fits
-constexpr std::size_t quota = 2'000;  // of each of these
+constexpr std::size_t modest = 2;     // lanes whose charges always fit
+constexpr std::size_t quota = 2'000;  // bytes that each of these may hold
 
 class dice {
 public:
@@ -45,8 +45,7 @@ private:
     std::uint64_t state_;
 };
 
-// A count of our own beside a budget's: added to after a charge, subtracted from before a refund. So at every instant
-// it is at most what is held, and at most the limit.
+// A count that is independent of a budget's. It is increased after a charge and decreased before a refund, so always now <= held <= limit.
 struct counted {
     std::size_t limit;
     std::atomic<std::size_t> now = 0;
@@ -62,12 +61,12 @@ struct counted {
     void subtract(std::size_t bytes) { now -= bytes; }
 };
 
-// What somebody charged, for anybody to refund.
+// A charge that any thread may refund.
 struct charged {
     budget at;
     std::size_t bytes;
-    counted* below;                       // the root's child that it counts for, if any
-    std::atomic<std::size_t>* of_a_lane;  // whose quota it is of, if any
+    counted* below;                       // the child of root whose bytes include it, or null
+    std::atomic<std::size_t>* of_a_lane;  // the lane's quota that includes it, or null
     bool is_counted;
 };
 
@@ -104,7 +103,7 @@ struct tree {
     }
 };
 
-// A sequence of operations. The threads that make them come and go.
+// A sequence of operations that is made by a succession of threads.
 class lane {
 public:
     lane(tree& on, std::size_t number) : on_{on}, number_{number}, random_{number + 1} {}
@@ -143,7 +142,7 @@ private:
                       ours_at()};
     }
 
-    // True when it was charged, and is now in mine_.
+    // Returns true if a charge succeeded and was added to mine_.
     bool charge() {
         if (mine_.size() == 32) return give_back_one(), false;
         std::size_t const bytes = random_.below(is_modest() ? 300 : 1'500);
@@ -196,7 +195,7 @@ private:
             ++on_.wrongly_granted;
         } catch (cuota::budget_exceeded const&) { ++on_.refused; }
     }
-    // A charge and its refund, again and again: what a thread that nobody disturbs does without a lock.
+    // Charges and refunds repeatedly. An undisturbed thread does this without a lock.
     void hurry() {
         for (int i = 0; i != 50; ++i, done_ += 2)
             if (charge()) give_back_one();
@@ -208,7 +207,7 @@ private:
         }
     }
 
-    // Whoever comes makes, grows, shrinks, spends from or ends a reservation that anybody made.
+    // Makes, grows, shrinks, charges or ends a reservation, which may be another lane's.
     void reserve() {
         guarded<cuota::reservation>& slot = on_.reserved[random_.below(on_.reserved.size())];
         std::size_t const bytes = random_.below(800);
@@ -234,7 +233,7 @@ private:
     }
     void shrink(cuota::reservation& r, std::size_t less) {
         uncount_reserved(less);
-        r.shrink(less);  // nobody charges it: for that, one needs the lock
+        r.shrink(less);  // charges to it require the lock, so inside.room() is still valid
     }
     void count_reserved(std::size_t bytes) {
         on_.in_tight.add(bytes);
@@ -253,7 +252,7 @@ private:
     budget mine_alone_ = child();
 };
 
-// While it lives, new threads get records of two places only, so that those of a budget's stocks are fought for.
+// While it exists, new threads get thread records with two indices (modulo 16) only, so that they contend for these stocks of a budget.
 class few_places {
 public:
     few_places() {
@@ -300,7 +299,7 @@ TEST_CASE(
     "threads, budgets and reservations that come and go never pass a limit, are never refused what fits, "
     "and lose nothing",
     "[guard][budget][stress]") {
-    // As they come, each with a stock of its own; then such that they have to share.
+    // First every thread has a stock of its own, then threads have to share stocks.
     bool const share = GENERATE(false, true);
     std::optional<few_places> few;
     if (share) few.emplace();
@@ -329,7 +328,7 @@ TEST_CASE(
     CHECK(on.falsely_refused == 0);
     CHECK(on.wrongly_granted == 0);
     CHECK(on.granted > 0);
-    CHECK(errors.take().empty());  // no refund was refused
+    CHECK(errors.take().empty());  // no refund was rejected
     for (auto const& [b, count] :
          {std::pair{on.root, &on.in_root}, {on.fits, &on.in_fits}, {on.tight, &on.in_tight}}) {
         CHECK(!count->over);

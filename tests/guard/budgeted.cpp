@@ -19,7 +19,7 @@ using namespace cuota::literals;
 using cuota::budget;
 using cuota::budgeted;
 
-// It is what it wraps, as far as the type knows.
+// Its memory kind is its upstream's, as far as the type determines it.
 static_assert(cuota::device_resource<budgeted<cuota::device_memory>> &&
               !cuota::host_resource<budgeted<cuota::device_memory>>);
 static_assert(cuota::host_resource<budgeted<cuota::pinned_memory>> &&
@@ -34,12 +34,12 @@ concept has_device = requires(R const& r) {
     r.device();
 };
 static_assert(has_device<budgeted<cuota::async_memory>> && !has_device<budgeted<cuota::pinned_memory>>);
-// Giving memory to no budget, or slipping a budget in, is said out loud.
+// It requires a budget, and a budget does not convert to it implicitly.
 static_assert(!std::is_default_constructible_v<budgeted<>> && !std::is_convertible_v<budget, budgeted<>>);
 
 namespace {
 
-// Refuses what it is told to.
+// Throws for requests of 13 bytes.
 struct moody {
     void* allocate(cuota::stream_ref, std::size_t n, std::size_t a) { return allocate_sync(n, a); }
     void deallocate(cuota::stream_ref, void* p, std::size_t n, std::size_t a) noexcept {
@@ -151,7 +151,7 @@ TEST_CASE("budgeted gives the charge back when upstream throws", "[guard][budget
     REQUIRE_THROWS_AS(memory.allocate(cudaStreamPerThread, 13), std::runtime_error);
     REQUIRE(b.held() == 0);
     REQUIRE(root.held() == 0);
-    REQUIRE(b.peak() == 0);  // they were never had
+    REQUIRE(b.peak() == 0);  // failed allocations do not count
 }
 
 TEST_CASE("a wrong size, a second release and a foreign pointer are reported, and release nothing",

@@ -117,7 +117,7 @@ TEST_CASE("threads share one budget over real memory and never pass its limit", 
 
 namespace {
 
-// Grants what is small, and refuses what is large, after a while.
+// Yields, then throws out_of_memory for more than 1000 bytes.
 struct picky_memory {
     std::shared_ptr<std::atomic<std::size_t>> held = std::make_shared<std::atomic<std::size_t>>(0);
     std::shared_ptr<std::atomic<std::size_t>> most = std::make_shared<std::atomic<std::size_t>>(0);

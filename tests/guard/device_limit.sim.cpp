@@ -40,7 +40,7 @@ TEST_CASE("what another program takes between plan and use is refused, and no CU
         budget const b = looks ? always_looking() : never_looking();
         cuota::budgeted<cuota::device_memory> memory{b};
         void* const first = memory.allocate_sync(16_MiB);
-        REQUIRE(b.room() == 48_MiB);  // the plan
+        REQUIRE(b.room() == 48_MiB);  // the planned amount
         sim::set_other_programs(0, 40_MiB);
         auto const live = sim::live();
         auto const before = sim::allocation_calls();
@@ -59,7 +59,7 @@ TEST_CASE("what another program takes between plan and use is refused, and no CU
         }
         CHECK(at_catch == live.device_bytes);
         CHECK(b.held() == held);
-        if (looks) CHECK(sim::allocation_calls() == before);  // not even tried
+        if (looks) CHECK(sim::allocation_calls() == before);  // no allocation was attempted
         void* const second = memory.allocate_sync(8_MiB);
         sim::set_other_programs(0, 0);
         void* const third = memory.allocate_sync(40_MiB);
@@ -73,7 +73,7 @@ TEST_CASE("while others hold what a budget counted on, it holds more than its li
           "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};
     budget b = always_looking();
-    b.charge(40_MiB);  // planned, and not yet taken
+    b.charge(40_MiB);  // charged but not allocated yet
     sim::set_other_programs(0, 50_MiB);
     REQUIRE(!b.try_charge(1));
     REQUIRE(b.limit() == 14_MiB);
@@ -123,7 +123,7 @@ TEST_CASE("what is ours already is not counted twice", "[guard][device_limit]") 
     REQUIRE_THROWS_AS(memory.allocate_sync(1), cuota::budget_exceeded);
     for (void* const p : blocks) memory.deallocate_sync(p, 8_MiB);
 
-    // What this process takes without charging it here is as another program's.
+    // Memory that this process allocates without charging the budget counts like another program's.
     cuota::device_memory plain{here};
     void* const p = plain.allocate_sync(24_MiB);
     blocks.assign(5, nullptr);
@@ -140,7 +140,7 @@ TEST_CASE("what the driver's own pool keeps is still to be had", "[guard][device
     cuota::stream const s;
     void* p = memory.allocate(s, 40_MiB);
     memory.deallocate(s, p, 40_MiB);
-    p = memory.allocate(s, 40_MiB);  // cached or given back: either way it fits
+    p = memory.allocate(s, 40_MiB);  // fits, whether it was cached or released
     REQUIRE(b.limit() == 64_MiB);
     memory.deallocate(s, p, 40_MiB);
     s.synchronize();
@@ -150,7 +150,7 @@ TEST_CASE("the driver is asked once in a while, and before a refusal", "[guard][
     support::machine const machine{{1, 64_MiB}};
     budget b = never_looking();
     auto const asked = [] { return sim::calls("cudaMemGetInfo"); };
-    REQUIRE(asked() == 2);  // how much there is, and how much of it
+    REQUIRE(asked() == 2);  // total memory and free memory
     b.charge(1_MiB);
     std::uint64_t const after_first = asked();
     for (int i = 0; i != 100; ++i) {
@@ -175,7 +175,7 @@ TEST_CASE("the driver is asked once in a while, and before a refusal", "[guard][
     each.charge(1_KiB);
     each.refund(1_KiB);
     std::uint64_t const now = asked();
-    for (int i = 0; i != 100; ++i) {  // too little to be somebody else's by now
+    for (int i = 0; i != 100; ++i) {  // too few bytes for another query
         each.charge(1_KiB);
         each.refund(1_KiB);
     }
@@ -199,7 +199,7 @@ TEST_CASE("a driver that does not answer is reported, and its last answer kept",
 
 TEST_CASE("overhead that was learnt is told apart from what came later", "[guard][device_limit]") {
     support::machine const machine{{1, 64_MiB}};
-    sim::set_other_programs(0, 6_MiB);  // a context and libraries
+    sim::set_other_programs(0, 6_MiB);  // a CUDA context and libraries
     budget b = always_looking();
     REQUIRE(b.learn_overhead() == 6_MiB);
     sim::set_other_programs(0, 16_MiB);

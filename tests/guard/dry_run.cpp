@@ -30,7 +30,7 @@ using cuota::tried_fit;
 using cuota::unlimited;
 using cuota::usage_report;
 
-// Host code is not handed addresses that it cannot read.
+// The host cannot read these addresses, so this is not a host_resource.
 static_assert(!cuota::host_resource<addresses_only> &&
               !cuota::host_resource<cuota::measured<addresses_only>>);
 
@@ -38,7 +38,7 @@ namespace {
 
 [[nodiscard]] std::uintptr_t number(void const* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
-// Holds `bytes` bytes at its peak.
+// Has a peak of `bytes` bytes.
 auto const holding = [](std::size_t bytes, auto& memory) {
     void* const p = memory.allocate_sync(bytes);
     memory.deallocate_sync(p, bytes);
@@ -65,14 +65,14 @@ TEST_CASE("addresses without memory are aligned, distinct and no program's", "[g
     for (std::size_t const granule : {std::size_t{1}, std::size_t{512}, 2_MiB}) {
         addresses_only memory{granule};
         CHECK(memory.granule() == granule);
-        std::uintptr_t end = std::uintptr_t{1} << 63;  // what lies above is the system's
+        std::uintptr_t end = std::uintptr_t{1} << 63;  // the addresses above belong to the kernel
         for (std::size_t const bytes : {1_KiB, std::size_t{1}, 3_GiB, std::size_t{257}, 5_MiB}) {
             void* const p = memory.allocate_sync(bytes);
             CHECK(number(p) >= end);
             CHECK(number(p) % std::max(granule, std::size_t{256}) == 0);
             CHECK(number(p) + bytes > number(p));
             end = number(p) + bytes;
-            memory.deallocate_sync(p, bytes);  // and its address does not come again
+            memory.deallocate_sync(p, bytes);  // the address is not reused
         }
     }
 }
@@ -92,7 +92,7 @@ TEST_CASE("addresses come to an end with a refusal", "[guard][dry_run]") {
             for (;; ++taken)
                 (void)memory.allocate_sync(std::size_t{1} << 50, 256, {"weights", {"train.cpp", 5}});
         });
-        CHECK(taken == 31);  // of 32 PiB, less a little
+        CHECK(taken == 31);  // 32 PiB minus a remainder
         CHECK(refused.facts().request.where.line == 5);
         CHECK(refused.facts().asked == std::size_t{1} << 50);
         CHECK(support::has(refused.facts().cause, "a dry run has addresses for 32.0 PiB"));
@@ -286,7 +286,7 @@ TEST_CASE("the largest batch that fits was run, and so was the one that does not
         tried_fit const found =
             cuota::largest_batch_that_fits(b, 1, largest, [&](std::size_t batch, auto& memory) {
                 tried.push_back(batch);
-                void* const fixed = memory.allocate_sync(4000);  // 4096
+                void* const fixed = memory.allocate_sync(4000);  // rounded to 4096
                 device_buffer<float> const samples{batch, cudaStreamPerThread, memory, no_init};
                 device_buffer<float> const more{cuota::checked_mul(batch, 1500).value_or(unlimited),
                                                 cudaStreamPerThread, memory, no_init};
@@ -339,7 +339,7 @@ TEST_CASE("a run that is refused memory does not fit, even without a limit", "[g
     budget endless{"endless", unlimited};
     tried_fit const found = cuota::largest_batch_that_fits(
         endless, 1, 1'000'000, [](std::size_t batch, auto& memory) { holding(batch << 50, memory); });
-    CHECK(found.batch == 31);  // PiB: what a dry run has addresses for
+    CHECK(found.batch == 31);  // PiB; a dry run has 32 PiB of addresses
     CHECK(found.next == 32);
     CHECK(found.next_bytes == unlimited);
     CHECK(found.is_monotone);
@@ -371,7 +371,7 @@ TEST_CASE("a larger batch that takes less is told, and the answer still fits", "
         CHECK(found.next == found.batch + 1);
         CHECK(peak(found.next) > 10'240);
     };
-    // As a library that changes its algorithm on the way.
+    // Like a library that switches algorithms at some batch size.
     SECTION("than one that does not fit") {
         check([](std::size_t n) { return n < 60 ? n * 1024 : n * 128; });
     }

@@ -27,7 +27,7 @@ using cuota::usage_report;
 
 namespace {
 
-// Buffers that come and go on two streams, by a seed. Nobody fills them.
+// Allocates and frees uninitialized buffers on two streams at random.
 void churn(any_resource memory, unsigned seed) {
     std::mt19937 random{seed};
     cuota::stream const streams[2];

@@ -48,9 +48,10 @@ TEST_CASE("rooms for fences are apart, and used again", "[guard][fence_keeper]")
 
 TEST_CASE("without host memory there are no more fences, and those there were stay",
           "[guard][fence_keeper]") {
-    fence_keeper keeper{{.zone = std::size_t{1} << 16}, false, {}};  // one at a time
+    // The zone is so large that records are allocated one by one.
+    fence_keeper keeper{{.zone = std::size_t{1} << 16}, false, {}};
     auto const first = keeper.acquire(1, 1, {});
-    // How many allocations a fence takes depends on the runtime: the simulated one allocates host memory, too.
+    // The number of host allocations per record depends on the runtime: the simulated one allocates host memory, too.
     std::size_t allowed = 0;
     for (unsigned char* second = nullptr; !second; ++allowed) {
         support::failing_heap const few{allowed};

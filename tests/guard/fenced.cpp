@@ -30,7 +30,7 @@ using cuota::budget;
 using cuota::fence_broken;
 using cuota::fenced;
 
-// It is what it wraps, as far as the type knows.
+// Its memory kind is its upstream's, as far as the type determines it.
 static_assert(cuota::device_resource<fenced<>> && !cuota::host_resource<fenced<>>);
 static_assert(cuota::host_resource<fenced<cuota::pinned_memory>> &&
               !cuota::device_resource<fenced<cuota::pinned_memory>>);
@@ -40,7 +40,7 @@ namespace {
 
 cuota::label as(cuota::tag name, unsigned line = 1) { return {name, {"train.cpp", line}}; }
 
-// Writes `count` bytes from `offset` of a block on, where they may not all be the block's.
+// Writes `count` bytes from `offset` on, which may be outside the block.
 void write_at(cuota::stream_ref s, void* block, std::ptrdiff_t offset, std::size_t count, unsigned salt = 0) {
     cuota::for_each_index(s, count,
                           support::write_pattern{static_cast<unsigned char*>(block) + offset, salt});
@@ -80,7 +80,7 @@ TEST_CASE("fenced behaves as a resource", "[guard][fenced]") {
         cuota::scoped_pool pool{cuota::any_resource{fenced<>{}}};
         support::behaves_as_a_resource(pool.resource());
     }
-    CHECK(errors.take().empty());  // nobody wrote where he should not
+    CHECK(errors.take().empty());  // no write was out of bounds
 }
 
 TEST_CASE("who writes where he may is not told of", "[guard][fenced]") {
@@ -191,8 +191,8 @@ TEST_CASE("a block is damaged for the stream that comes after the damage, whiche
     cuota::stream const other;
     fenced<cuota::async_memory> memory;
     void* const p = memory.allocate(one, 100);
-    CHECK_NOTHROW(
-        memory.verify(other));  // waits for the fences to stand, though it does not follow the block's stream
+    // Waits for the guard bytes to be written, although `other` is not ordered after `one`.
+    CHECK_NOTHROW(memory.verify(other));
     write_at(one, p, 100, 1);
     cuota::event const written{one};
     other.wait(written);
@@ -301,5 +301,5 @@ TEST_CASE("an overrun of a buffer is found", "[guard][fenced]") {
     CHECK(broken.damage().at(0).offset == 400);
     CHECK(broken.damage().at(0).at == block);
     cuota::rt::fill_bytes(static_cast<char*>(block) + 400, 0xFD, 4, s);
-    CHECK_NOTHROW(memory.verify(s));  // put right again, for what comes after this test
+    CHECK_NOTHROW(memory.verify(s));  // repaired, so that later checks find no damage
 }

@@ -32,7 +32,7 @@ using cuota::fenced;
 
 namespace {
 
-// Has one block, and needs nothing to give it.
+// Has one block and allocates it without host memory.
 struct ready_block {
     void* block;
     bool* is_taken;
@@ -144,8 +144,8 @@ TEST_CASE("without host memory fenced takes nothing", "[guard][fenced]") {
     {
         fenced memory{ready_block{block, &is_taken}};
         memory.deallocate(s, memory.allocate(s, 100),
-                          100);  // the simulator cannot lock memory without some of its own
-        // Every number of successes, until it is served.
+                          100);  // the simulator needs host memory to lock pages
+        // Allows 0, 1, 2, ... host allocations until the request succeeds.
         for (std::size_t allowed = 0;; ++allowed) {
             void* p = nullptr;
             {

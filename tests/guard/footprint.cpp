@@ -25,16 +25,16 @@ using cuota::copies;
 using cuota::footprint;
 using cuota::unlimited;
 
-// A count is not a number of copies by accident, nor a granule a plan.
+// A number does not convert to copies implicitly, nor a granule to a plan.
 static_assert(!std::is_convertible_v<std::size_t, copies> &&
               !std::is_constructible_v<footprint, std::size_t>);
 static_assert(noexcept(std::declval<footprint const&>().largest_batch(std::declval<budget const&>())));
 
 namespace {
 
-__extension__ typedef unsigned __int128 wide;  // what no sum here passes
+__extension__ typedef unsigned __int128 wide;  // no sum in this test overflows it
 
-// What a plan takes, added up one allocation at a time, or in wide numbers: no arithmetic of the library.
+// Computes a plan's bytes in 128-bit integers, without the library's arithmetic.
 [[nodiscard]] wide rounded(wide bytes, std::size_t granule) {
     wide const rest = bytes % granule;
     return rest == 0 ? bytes : bytes + (granule - rest);
@@ -57,7 +57,7 @@ public:
     [[nodiscard]] std::size_t up_to(std::size_t most) {
         return std::uniform_int_distribution<std::size_t>{0, most}(random_);
     }
-    // Every order of magnitude as likely as any other, and its ends among them.
+    // Returns a number of any order of magnitude, all equally likely, often next to a power of two or to unlimited.
     [[nodiscard]] std::size_t of_any_size() {
         std::size_t const top = std::size_t{1} << up_to(63);
         std::size_t const around[] = {
@@ -92,7 +92,7 @@ TEST_CASE("a footprint adds up its parts, each allocation rounded up by itself",
     REQUIRE(plan.parts().size() == 3);
     CHECK(plan.parts()[0].bytes(7) == 4096);
     CHECK(plan.parts()[0].asked(7) == 4000);
-    CHECK(plan.parts()[1].bytes(7) == 2 * 4096);  // not 8192 for 8000 in one
+    CHECK(plan.parts()[1].bytes(7) == 2 * 4096);  // not 8192, which one allocation of 8000 would take
     CHECK(plan.parts()[1].asked(7) == 8000);
     CHECK(plan.parts()[2].bytes(1) == 512);
     CHECK(plan.parts()[2].bytes(7) == 3072);  // 2800 in one allocation
@@ -375,7 +375,7 @@ TEST_CASE("the largest batch is what trying every batch finds", "[guard][footpri
         std::size_t const room = random.up_to(round % 4 == 0 ? 20 : 400);
         batch_fit const fit = plan.largest_batch_in(room);
 
-        // A sample that takes anything takes a byte: at room + 1 samples nothing fits that ever stops fitting.
+        // A sample that needs memory needs at least a byte: if the batch of room + 1 samples fits, all batches fit.
         std::size_t fitting = 0;
         std::size_t fitted = 0;
         for (std::size_t batch = 0; batch <= room + 1; ++batch)

@@ -18,7 +18,7 @@ constexpr growth::time_point start{1h};
 
 bool is_near(double a, double b) { return std::abs(a - b) <= 1e-9 * std::abs(b); }
 
-// What `of` says of a steady 1000 bytes a second, in steps of 1 ms, after `time`.
+// Returns the observed rate after `time` of steady growth by 1000 bytes per second in steps of 1 ms.
 double seen_after(std::chrono::milliseconds time) {
     growth g{1s};
     for (auto t = 0ms; t <= time; t += 1ms) g.see(5'000'000 + static_cast<std::size_t>(t.count()), start + t);
@@ -78,7 +78,7 @@ TEST_CASE("what comes and goes at every step is hardly growth, at its peaks neit
         if (t > 10s) most = std::max(most, std::abs(g.per_second()));
         g.see(0, start + t + 50ms);
     }
-    REQUIRE(most < 20'000);  // averaged once, it would be 700'000
+    REQUIRE(most < 20'000);  // with one averaging step it would be 700'000
 }
 
 TEST_CASE("shrinking is negative growth, and never reaches a limit", "[guard][growth]") {

@@ -27,7 +27,7 @@ node child_of(node const& parent, std::size_t limit = unlimited) {
     return node::make("child", limit, parent);
 }
 
-// What a ledger is to be, without a thought for speed.
+// Reference model of a ledger.
 struct naive {
     std::size_t limit;
     naive* parent;
@@ -111,7 +111,7 @@ TEST_CASE("what one thread holds ready at a child is another's at the root", "[g
     REQUIRE(right->try_charge(20));
     REQUIRE(root->now().held == 100);
     REQUIRE(root->try_refund(50));
-    REQUIRE(!right->try_charge(31));  // its own limit
+    REQUIRE(!right->try_charge(31));  // refused by its own limit
     REQUIRE(right->try_charge(30));
     REQUIRE(right->try_refund(80));
     REQUIRE(root->now().held == 0);
@@ -119,7 +119,7 @@ TEST_CASE("what one thread holds ready at a child is another's at the root", "[g
 
 TEST_CASE("a peak is what was held at one moment, not what threads held ready", "[guard][ledger]") {
     node const n = root_of(unlimited);
-    std::vector<worker> others(19);  // more than there are stocks
+    std::vector<worker> others(19);  // more than the number of stocks
     for (std::size_t i = 1; i != 20; ++i) {
         others[i - 1].run([&] {
             REQUIRE(n->try_charge(10 * i));
@@ -165,7 +165,7 @@ TEST_CASE("a node that ends gives back what threads held ready of it", "[guard][
 }
 
 TEST_CASE("a ledger agrees with a naive one in every number, over random trees", "[guard][ledger]") {
-    // The steps are made by several threads in turn, so that stocks of all of them are in the way.
+    // Several threads take turns, so that the stocks of each are in the way of the others.
     constexpr int trees = 100;
     constexpr int steps = 10'000;
     std::vector<worker> workers(3);
@@ -223,7 +223,7 @@ TEST_CASE("a ledger agrees with a naive one in every number, over random trees",
 }
 
 TEST_CASE("charges that always fit are never refused beside those that never do", "[guard][ledger]") {
-    // Of 1000 bytes two threads use up to 400 each, at two children; two more ask for what can never be had.
+    // Two threads charge up to 400 bytes each at two children of a budget of 1000; two more request charges that never fit.
     node const root = root_of(1000);
     std::vector<node> const children{child_of(root), child_of(root, 400), child_of(root)};
     constexpr int rounds = 100'000;
@@ -264,8 +264,8 @@ TEST_CASE("charges that always fit are never refused beside those that never do"
 }
 
 TEST_CASE("threads that fill a budget to the last byte never pass it", "[guard][ledger]") {
-    // What is held is counted a second time, by the threads themselves, before a refund and after a charge: so the
-    // count is never above what the ledger says, and must stay under its limit.
+    // The threads count the held bytes themselves, before a refund and after a charge. So counted <= held, and held must not exceed the
+    // limit.
     node const root = root_of(100);
     node const n = child_of(root, 90);
     std::atomic<std::size_t> counted = 0;
@@ -276,7 +276,7 @@ TEST_CASE("threads that fill a budget to the last byte never pass it", "[guard][
             std::mt19937 random(t);
             ledger& at = t % 2 == 0 ? *root : *n;
             std::vector<std::size_t> mine;
-            // Refusals do not count: who holds all of it may not be scheduled for long.
+            // Only successful charges count, because a thread that holds all bytes may be descheduled for long.
             for (int charged = 0; charged != 10'000;) {
                 std::size_t const bytes = 1 + random() % 40;
                 if (mine.size() < 4 && at.try_charge(bytes)) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the nodes of a tree are to each other. How one is charged by many threads stands in ledger.cpp.
+// Relations of the nodes of a tree. Charges by many threads are tested in ledger.cpp.
 #include <cuota/guard/ledger_node.hpp>
 
 #include <cstddef>
@@ -27,7 +27,7 @@ node child_of(node const& parent, std::size_t limit = unlimited) {
     return node::make("child", limit, parent);
 }
 
-// Writes down all that it is told.
+// Records all notifications.
 class notebook final : public cuota::detail::onlooker {
 public:
     [[nodiscard]] bool note(cuota::detail::sight const& now) noexcept override {
@@ -110,13 +110,13 @@ TEST_CASE("a refusal is the same whichever level it comes from, and ends when th
     node const middle = child_of(root, 80);
     node const leaf = child_of(middle, 60);
     REQUIRE(root->try_charge(90));
-    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(11));  // the root's
+    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(11));  // refused by root
     REQUIRE(leaf->try_charge(10));
     REQUIRE(root->try_refund(90));
-    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(51));  // its own
+    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(51));  // refused by leaf
     REQUIRE(leaf->try_charge(40));
     REQUIRE(middle->try_charge(20));
-    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(11));  // the one between
+    for (int i = 0; i != 3; ++i) REQUIRE(!leaf->try_charge(11));  // refused by middle
     REQUIRE(middle->try_refund(20));
     REQUIRE(leaf->try_charge(10));
     REQUIRE(leaf->try_refund(60));
@@ -150,7 +150,7 @@ TEST_CASE("a look up the tree sees all of it at one instant, and who would refus
     worker other;
     other.run([&] {
         REQUIRE(leaf->try_charge(50));
-        REQUIRE(leaf->try_refund(30));  // ready for that thread
+        REQUIRE(leaf->try_refund(30));  // cached in that thread's stock
     });
     std::vector<std::pair<ledger_node const*, std::size_t>> seen;
     auto const see = [&](ledger_node const& at, cuota::budget_facts const& now) {
@@ -161,7 +161,7 @@ TEST_CASE("a look up the tree sees all of it at one instant, and who would refus
     CHECK(seen == std::vector<std::pair<ledger_node const*, std::size_t>>{
                       {leaf.get(), 20}, {middle.get(), 20}, {root.get(), 20}});
     CHECK(leaf->look_up(61, see) == middle.get());
-    CHECK(leaf->look_up(81, see) == leaf.get());  // the first that would, on the way up
+    CHECK(leaf->look_up(81, see) == leaf.get());  // the first refusing node on the way up
     CHECK(leaf->room() == 60);
     CHECK(middle->missing_for(70) == 10);
     other.run([&] { REQUIRE(leaf->try_refund(20)); });
@@ -171,7 +171,7 @@ TEST_CASE("who looks on is told what is, and of each change here and below", "[g
     node const root = root_of(100);
     node const leaf = child_of(root);
     REQUIRE(leaf->try_charge(30));
-    REQUIRE(leaf->try_refund(10));  // ready for this thread, but not while somebody looks on
+    REQUIRE(leaf->try_refund(10));  // kept in this thread's stock, but not while an onlooker is joined
     notebook notes;
     root->join(notes);
     REQUIRE(leaf->try_charge(5));

@@ -54,7 +54,7 @@ TEST_CASE("who is due is delivered for when the change is over, though the tree 
           "[guard][ledger_tree]") {
     auto tree = shared<ledger_tree>::make();
     ledger_tree& shared_by_nodes = *tree;
-    looker o{std::move(tree)};  // its last owner
+    looker o{std::move(tree)};  // the last owner of the tree
     {
         ledger_change const change{shared_by_nodes};
         shared_by_nodes.due = &o;

@@ -30,7 +30,7 @@ using cuota::measured;
 using cuota::tag;
 using cuota::usage_report;
 
-// It is what it wraps, as far as the type knows.
+// Its memory kind is its upstream's, as far as the type determines it.
 static_assert(cuota::device_resource<measured<>> && !cuota::host_resource<measured<>>);
 static_assert(cuota::host_resource<measured<cuota::pinned_memory>> &&
               !cuota::device_resource<measured<cuota::pinned_memory>>);
@@ -118,10 +118,10 @@ TEST_CASE("tags are told apart, at the peak of all and at their own", "[guard][m
     void* const first = memory.allocate_sync(2000, 256, as("activations"));
     void* const second = memory.allocate_sync(2500, 256, as("activations"));
     void* const small = memory.allocate_sync(100, 256, as("scratch"));  // the peak
-    CHECK(of(memory.report(), "scratch").at_peak == 512);               // also while it lasts
+    CHECK(of(memory.report(), "scratch").at_peak == 512);               // also before the peak has passed
     memory.deallocate_sync(second, 2500);
     memory.deallocate_sync(small, 100);
-    void* const more = memory.allocate_sync(2000, 256, as("weights", 7));  // more than its part of the peak
+    void* const more = memory.allocate_sync(2000, 256, as("weights", 7));  // more weights than at the peak
 
     usage_report const seen = memory.report();
     CHECK(seen.peak == 1024 + 2048 + 2560 + 512);
@@ -242,7 +242,7 @@ TEST_CASE("a host without memory for the books leaves nothing behind", "[guard][
         memory.deallocate_sync(p, 1000);
         break;
     }
-    CHECK(refused >= 3);  // the budgeted entry, the tag, the entry
+    CHECK(refused >= 3);  // allocations for the budgeted entry, the tag and the entry
     CHECK(memory.report().peak == 1024);
     CHECK(b.held() == 0);
 }
@@ -254,7 +254,7 @@ TEST_CASE("measured reports a wrong size, a second release and a foreign pointer
     measured<addresses_only> other;
     void* const p = memory.allocate_sync(100, 16, as("weights", 4));
     void* const foreign = other.allocate_sync(4);
-    void* const theirs = other.allocate_sync(4);  // an address that this one has not given
+    void* const theirs = other.allocate_sync(4);  // an address that `memory` has not allocated
 
     memory.deallocate_sync(p, 99);
     CHECK(errors.take() ==
@@ -366,7 +366,7 @@ TEST_CASE("threads are counted exactly", "[guard][measured]") {
                 memory.deallocate(cudaStreamPerThread, q, 1);
             }
             void* const held = memory.allocate_sync(4096, 256, who);
-            for (++ready; ready != threads;) std::this_thread::yield();  // all of them hold theirs
+            for (++ready; ready != threads;) std::this_thread::yield();  // every thread holds a block
             memory.deallocate_sync(held, 4096);
         });
     for (std::thread& t : workers) t.join();
@@ -399,7 +399,7 @@ TEST_CASE("memory may be given back by a pool in the middle of a request", "[gua
     budget b{"b", 1_MiB};
     measured below{cuota::budgeted<>{b}};
     cuota::scoped_pool idle{b, cuota::any_resource{measured<cuota::pinned_memory>{}}, {.initial = 1_MiB}};
-    void* const p = below.allocate_sync(1_MiB);  // the pool gives its segment back, through measured memory
+    void* const p = below.allocate_sync(1_MiB);  // the pool releases its segment, through measured memory
     CHECK(below.report().peak == 1_MiB);
     CHECK(idle.stats().reserved == 0);
     below.deallocate_sync(p, 1_MiB);

@@ -48,11 +48,11 @@ TEST_CASE("what comes due within a delivery waits for those before it", "[guard]
     a.then = [&] {
         c.next_due = &d;
         deliver(&c);
-        heard += '(';  // nobody was called from within
+        heard += '(';  // c and d were not called inside this call
     };
     d.then = [&] {
         a.next_due = nullptr;
-        deliver(&a);  // also when nobody is left to wait for, and again for who had his turn
+        deliver(&a);  // although no call is waiting, and a second time for a
     };
     deliver(&a);
     REQUIRE(heard == "a(bcda");

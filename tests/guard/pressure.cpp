@@ -25,7 +25,7 @@ using cuota::budget;
 
 namespace {
 
-// Holds bytes that nobody uses, as a pool does.
+// Holds idle bytes, as a pool does.
 class cache final : public cuota::detail::stakeholder {
 public:
     cache(budget b, std::size_t bytes) : budget_{std::move(b)}, cached_{bytes} {
@@ -55,7 +55,7 @@ public:
     }
     std::size_t largest_free() const noexcept override { return largest; }
 
-    // In pieces, and in whole ones.
+    // Rounds up to whole pieces.
     std::size_t gives(std::size_t wanted) const noexcept {
         return std::min({cuota::round_up(wanted, piece), cached_, most_at_once});
     }
@@ -63,7 +63,7 @@ public:
     std::string name = "a cache";
     int rank = 0;
     std::size_t piece = 1;
-    std::optional<std::size_t> expects;  // what it says that it could give, if not the truth
+    std::optional<std::size_t> expects;  // overrides the result of reclaimable()
     std::vector<std::size_t> asked;
     std::vector<cuota::holding> held;
     std::size_t most_at_once = cuota::unlimited;
@@ -78,18 +78,16 @@ private:
 using cache_owner = cuota::shared<cache>;
 using asked = std::vector<std::size_t>;
 
-// One for each size, for `auto const [a, b] = ...`.
 template <class... Bytes>
 std::array<cache_owner, sizeof...(Bytes)> caches_in(budget const& b, Bytes... bytes) {
     return {cache_owner::make(b, std::size_t{bytes})...};
 }
-// What each was asked for.
 template <class... Owners>
 std::vector<asked> asks_of(Owners const&... caches) {
     return {caches->asked...};
 }
 
-// Bytes of a budget that are held until the end of a scope.
+// A charge that is refunded by the destructor.
 class charged {
 public:
     charged(budget b, std::size_t bytes) : budget_{std::move(b)}, bytes_{bytes} { budget_.charge(bytes); }
@@ -116,7 +114,7 @@ struct one_cache {
 TEST_CASE_METHOD(one_cache, "a charge that fits asks nobody", "[guard][pressure]") {
     charged const rest{b, 40};
     REQUIRE(idle->asked.empty());
-    REQUIRE(!b.try_charge(1));  // at once, so it does not ask either
+    REQUIRE(!b.try_charge(1));  // try_charge does not reclaim
     REQUIRE(idle->asked.empty());
 }
 
@@ -131,7 +129,7 @@ TEST_CASE_METHOD(one_cache, "what another thread holds ready is not asked of a c
     support::worker other;
     other.run([&] {
         b.charge(40);
-        b.refund(30);  // 30 are ready there
+        b.refund(30);  // 30 remain in that thread's stock
     });
     charged const most{b, 80};
     REQUIRE(idle->asked == asked{50});
@@ -151,7 +149,7 @@ TEST_CASE("nobody is asked for what a reservation that has ended cannot hold", "
     REQUIRE(refused.facts().would_fit == 0);
     REQUIRE(refused.facts().reclaimable == 0);
     REQUIRE(refused.facts().reclaimers->empty());
-    charged const most{b, 80};  // of its parent it is asked: there the room comes back
+    charged const most{b, 80};  // a charge of the parent reclaims it, because the refund goes there
     REQUIRE(idle->asked == asked{20});
 }
 
@@ -178,10 +176,11 @@ TEST_CASE("a refusal says what was given back in vain, and by whom", "[guard][pr
     idle->expects = other->expects = 50;  // more than they have
     auto const refused = refusal_of(b, 60);
     REQUIRE(refused.facts().reclaimed == 20);
-    REQUIRE(refused.facts().would_fit == 100);  // by what they still say
+    REQUIRE(refused.facts().would_fit == 100);  // includes their estimates
     REQUIRE(refused.facts().reclaimers);
     auto const& asked = *refused.facts().reclaimers;
-    REQUIRE(asked.size() == 6);  // a second round, as the first one got something; and what they say then
+    // Two rounds, because the first released something, and the estimates after them.
+    REQUIRE(asked.size() == 6);
     REQUIRE(asked[0].name == "pool a");
     REQUIRE(asked[0].asked == 30);
     REQUIRE(asked[0].given == 20);
@@ -220,9 +219,9 @@ TEST_CASE("among equals, who gives least more than is missing is asked", "[guard
     coarse->piece = 64;
     fine->piece = 32;
     charged const all{b, 80};
-    charged const more{b, 30};  // fine gives 32 for it; coarse would give 64, and exact has not so much
+    charged const more{b, 30};  // fine releases 32, coarse would release 64, and exact has too little
     REQUIRE(asks_of(coarse, fine, exact) == std::vector<asked>{{}, {30}, {}});
-    charged const excess{b, 2};  // that was given
+    charged const excess{b, 2};  // charges the excess
     charged const a_few{b, 10};
     REQUIRE(exact->asked == asked{10});
 }
@@ -246,7 +245,7 @@ TEST_CASE("a budget remembers what it refused last, and so do those above it", "
         REQUIRE(b.last_refusal()->facts().request.name == cuota::tag{"weights"});
     }
     REQUIRE(!right.last_refusal());
-    REQUIRE(!right.try_charge(51));  // says so itself
+    REQUIRE(!right.try_charge(51));  // reports by its result
     REQUIRE(!right.last_refusal());
     REQUIRE_THROWS_AS(right.reserve(60), cuota::budget_exceeded);
     REQUIRE(root.last_refusal()->facts().asked == 60);
@@ -270,7 +269,7 @@ TEST_CASE("what a reservation has not spent has a name in refusals", "[guard][pr
     auto const again = refusal_of(b, 50);
     REQUIRE(again.facts().holders[1].name == cuota::tag{"reserved"});
 
-    // Inside it, what is free is nobody's.
+    // In a refusal inside the reservation, its unspent bytes have no holder.
     auto const inside = refusal_of(r.as_budget(), 41);
     REQUIRE(inside.facts().holders.size() == 1);
     REQUIRE(inside.facts().holders[0].bytes == 20);
@@ -282,8 +281,8 @@ TEST_CASE("a refusal by a reservation tells by how much it could be grown", "[gu
     cuota::reservation r = b.reserve(40, "loader");
     budget slots{"slots", 100, r.as_budget()};
     charged const some{slots, 30};
-    cache_owner const idle = cache_owner::make(b, 30u);  // could give as much
-    charged const of_others{root, 25};                   // 5 are free there, and 20 of b
+    cache_owner const idle = cache_owner::make(b, 30u);  // released if the reservation grows
+    charged const of_others{root, 25};                   // leaves 5 free in root and 20 in b
     auto const refused = refusal_of(slots, 45);
     cuota::refusal const& facts = refused.facts();
     REQUIRE(facts.budgets.size() == 2);
@@ -293,7 +292,7 @@ TEST_CASE("a refusal by a reservation tells by how much it could be grown", "[gu
     REQUIRE(facts.refused_by == 1);
     REQUIRE(facts.room_to_grow == 35);
     REQUIRE(idle->asked.empty());
-    cuota::next_step const grow = cuota::next_steps(facts)[1];  // to ask for 10 changes less
+    cuota::next_step const grow = cuota::next_steps(facts)[1];  // after the step that requests 10 bytes
     REQUIRE(grow.kind == cuota::step_kind::raise_limits);
     REQUIRE(grow.text == "grow reservation loader by 35 B");
     REQUIRE(grow.suffices);
@@ -309,7 +308,7 @@ TEST_CASE("a refusal says when growing a reservation would be in vain", "[guard]
     budget inside = r->as_budget();
     charged const some{inside, 10};
     auto const refused = refusal_of(inside, 71);
-    REQUIRE(refused.facts().room_to_grow == 30);  // what is left of b is not its to take
+    REQUIRE(refused.facts().room_to_grow == 30);  // the bytes that are free in b are not available to it
     REQUIRE(support::has(refused.what(),
                          "won't help grow reservation loader by 31 B: its parent has only 30 B available"));
     r.reset();
@@ -338,7 +337,7 @@ TEST_CASE_METHOD(one_cache, "no cache is dropped for what could never fit", "[gu
 }
 
 TEST_CASE_METHOD(one_cache, "what fits by the time of the refusal is not refused", "[guard][pressure]") {
-    idle->says_nothing = true;  // as when somebody else's charge got the credit
+    idle->says_nothing = true;  // as if the refund had been credited to another charge
     REQUIRE_NOTHROW(charged{b, 100});
 }
 
@@ -363,9 +362,9 @@ TEST_CASE("those are asked who hold of the budget that refuses", "[guard][pressu
     budget right{"right", 60, root};
     cache_owner const of_left = cache_owner::make(left, 30u);
     cache_owner const of_right = cache_owner::make(right, 30u);
-    charged const some{left, 40};  // left refuses: what right holds would not help
+    charged const some{left, 40};  // left refuses: right's caches would not help
     REQUIRE(asks_of(of_left, of_right) == std::vector<asked>{{10}, {}});
-    charged const more{root, 20};  // root refuses: all of them may
+    charged const more{root, 20};  // root refuses: all caches may be asked
     REQUIRE(asks_of(of_left, of_right) == std::vector<asked>{{10, 10}, {}});
     charged const yet_more{root, 20};
     REQUIRE(of_right->asked == asked{20});  // left has only 10 more
@@ -378,7 +377,7 @@ TEST_CASE("what a reservation holds back is not asked for: it would not come bac
     REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
     REQUIRE(inside->asked.empty());
 
-    charged const some{r.as_budget(), 10};  // inside it, it would
+    charged const some{r.as_budget(), 10};  // inside the reservation it would help
     REQUIRE(inside->asked == asked{10});
 }
 
@@ -394,7 +393,7 @@ TEST_CASE_METHOD(one_cache, "a cache lives while it is asked", "[guard][pressure
     idle->meanwhile = [this] { idle = {}; };
     charged const most{b, 70};
     REQUIRE(!idle);
-    REQUIRE(b.held() == 70);  // the rest came back with it
+    REQUIRE(b.held() == 70);  // the rest was refunded by its destructor
 }
 
 TEST_CASE("a refusal names who holds what, the largest first", "[guard][pressure]") {
@@ -419,7 +418,7 @@ TEST_CASE("a refusal names who holds what, the largest first", "[guard][pressure
     REQUIRE(facts.charged == 512);
     REQUIRE(facts.granule == 64);
     REQUIRE(facts.refused_by == 1);
-    REQUIRE(facts.would_fit == 384);  // 430 are free, and 384 is the multiple of 64 in that
+    REQUIRE(facts.would_fit == 384);  // 430 are free; 384 is the largest multiple of 64 in it
     REQUIRE(facts.largest_free == 9);
     std::vector<std::pair<std::string, std::size_t>> holders;
     for (cuota::holding const& h : facts.holders) holders.emplace_back(h.name.text(), h.bytes);
@@ -429,7 +428,7 @@ TEST_CASE("a refusal names who holds what, the largest first", "[guard][pressure
 }
 
 TEST_CASE("threads under pressure share what a cache gives back", "[guard][pressure]") {
-    // Each has its quarter, and caches that have nothing come and go meanwhile. Nobody may be refused.
+    // Each thread charges its quarter, while empty caches are made and destroyed. No charge may be refused.
     budget b{"b", 400};
     std::vector<std::thread> threads;
     std::atomic<int> refused = 0;

@@ -24,7 +24,7 @@ static_assert(std::is_nothrow_move_constructible_v<reclaimer> && !std::is_copy_c
 
 namespace {
 
-// A program's cache, under a budget.
+// An application's cache that is charged to a budget.
 struct cache {
     budget account;
     std::size_t bytes;
@@ -57,7 +57,7 @@ TEST_CASE("a registered cache gives what is missing, and no more", "[guard][recl
     REQUIRE(images.bytes == 30);
     REQUIRE(images.calls == 1);
     auto const refused = support::thrown<cuota::budget_exceeded>([&] { b.charge(31); });
-    REQUIRE(images.calls == 1);  // 30 would not do
+    REQUIRE(images.calls == 1);  // releasing 30 would not suffice
     REQUIRE(refused.facts().reclaimable == 30);
     REQUIRE(refused.facts().would_fit == 30);
     REQUIRE(refused.facts().holders.size() == 2);
@@ -114,7 +114,7 @@ TEST_CASE("what a cache throws is reported, and it gives nothing", "[guard][recl
 
 namespace {
 
-// Says that it gives what it is asked for, and gives nothing.
+// Reports that it released the requested bytes, but releases nothing.
 struct false_cache {
     int calls = 0;
     cuota::place where = cuota::place::here();
@@ -148,7 +148,7 @@ TEST_CASE("a cache that says it gave and did not is asked once for a request, an
     REQUIRE(refused.facts().reclaimed == 0);
     REQUIRE(refused.facts().reclaimers->at(0).asked == 10);
     REQUIRE(refused.facts().reclaimers->at(0).given == 0);
-    REQUIRE(refused.facts().reclaimable == 0);  // what it says it could give is no part of any figure
+    REQUIRE(refused.facts().reclaimable == 0);  // its estimate is not included in any figure
     REQUIRE(refused.facts().would_fit == 40);
     REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);  // another request
     REQUIRE(liar.calls == 2);
@@ -200,7 +200,7 @@ TEST_CASE("a request ends while others charge and refund all the time, whatever 
     }
     stop = true;
     others.join();
-    REQUIRE(liar.calls <= 100 * 11);  // 1000 bytes in claims of 100 and more
+    REQUIRE(liar.calls <= 100 * 11);  // 1000 bytes in claims of at least 100
     REQUIRE(liar.calls >= 100);
     b.refund(600);
 }
@@ -269,7 +269,7 @@ TEST_CASE("no call is running when a registration has ended", "[guard][reclaimer
         if (b.try_charge(40)) *images = 40;
         std::this_thread::yield();
         b.refund(images->exchange(0));
-    }  // the registration, then what it speaks of
+    }  // the registration is destroyed before the object that it refers to
     stop = true;
     for (std::thread& t : threads) t.join();
     REQUIRE(b.held() == 0);
@@ -285,7 +285,7 @@ TEST_CASE("caches that charge while they give do not wait for one another", "[gu
             b, cuota::tag{"c"}, [](std::size_t) { return std::size_t{50}; },
             [&](std::size_t) -> std::size_t {
                 try {
-                    b.charge(200);  // its facts ask both
+                    b.charge(200);  // its refusal queries both caches
                 } catch (cuota::budget_exceeded const&) {}
                 return 0;
             });
@@ -305,7 +305,7 @@ TEST_CASE("caches that charge while they give do not wait for one another", "[gu
 
 namespace {
 
-// A cache that charges while it has its own lock, as caches do.
+// A cache that charges while it holds its own lock, as caches do.
 class locked_cache {
 public:
     explicit locked_cache(budget b) : account_{std::move(b)} {}
@@ -369,7 +369,7 @@ TEST_CASE("threads that insert into caches of one budget wait for no lock of ano
     auto const work = [](locked_cache& cache) {
         for (int i = 0; i != support::rounds(2000); ++i) try {
                 cache.insert(300);
-            } catch (cuota::budget_exceeded const&) {  // the other one has it, and is at work
+            } catch (cuota::budget_exceeded const&) {  // the other cache has the bytes and holds its lock
             }
     };
     std::thread one{[&] { work(first); }};

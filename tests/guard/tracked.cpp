@@ -37,7 +37,7 @@ using cuota::budget;
 using cuota::tracked;
 using cuota::tracked_order;
 
-// It is what it wraps, as far as the type knows.
+// Its memory kind is its upstream's, as far as the type determines it.
 static_assert(cuota::device_resource<tracked<>> && !cuota::host_resource<tracked<>>);
 static_assert(cuota::host_resource<tracked<cuota::pinned_memory>> &&
               !cuota::device_resource<tracked<cuota::pinned_memory>>);
@@ -51,7 +51,7 @@ namespace {
 cuota::label as(cuota::tag name, unsigned line = 1) { return {name, {"train.cpp", line}}; }
 using texts = std::vector<std::string>;
 
-// Refuses thirteen bytes, and gives null for fourteen.
+// Throws for 13 bytes and returns null for 14.
 struct fussy {
     void* allocate(cuota::stream_ref, std::size_t n, std::size_t a) { return allocate_sync(n, a); }
     void deallocate(cuota::stream_ref, void* p, std::size_t n, std::size_t a) noexcept {
@@ -134,7 +134,7 @@ TEST_CASE("a diff tells what was taken since and stayed, and what went", "[guard
     CHECK(memory.diff(before).is_empty());
 
     memory.deallocate_sync(old, 100);
-    void* const fresh = memory.allocate_sync(300, 256, as("new"));  // perhaps where the old one was
+    void* const fresh = memory.allocate_sync(300, 256, as("new"));  // possibly at the old block's address
     memory.deallocate_sync(memory.allocate_sync(400), 400);
     auto const changed = memory.diff(before);
     REQUIRE(changed.taken.count() == 1);
@@ -185,7 +185,7 @@ TEST_CASE("what takes the place of another of its tag is no growth, what is larg
         auto const check = memory.expect_no_growth("step");
         memory.deallocate_sync(weights, 1000);
         weights = memory.allocate_sync(1001, 256, as("weights", 5));
-        memory.deallocate_sync(nameless, 1000);  // pays for nobody, not even another without a name
+        memory.deallocate_sync(nameless, 1000);  // does not offset growth, not even of another untagged block
         nameless = memory.allocate_sync(900, 256, as({}, 6));
     }
     auto const told = errors.take();
@@ -325,7 +325,7 @@ TEST_CASE("tracked below a pool has its segments, above it what its users have",
     CHECK(below.live().is_empty());
 }
 
-// Run by the next one, as a program of its own.
+// Run by the next test in a process of its own.
 TEST_CASE("a program that forgets an owner", "[.][tracked-at-exit]") {
     static auto& forgotten = *new tracked{addresses_only{}, "forgotten"};
     (void)forgotten.allocate_sync(100, 256, as("weights", 3));

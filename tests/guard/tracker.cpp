@@ -156,7 +156,7 @@ TEST_CASE("threads take, give back each other's, and look, and nothing is lost",
                 track(t, mine, 64);
                 if (n % 16 == 0) is_right = is_right && count_of(t) > 0;
                 (void)t.take_out(mine, 64);
-                if (handed[i].load() == nullptr) {  // for the next thread, who gives it back
+                if (handed[i].load() == nullptr) {  // freed by the next thread
                     track(t, given, 32);
                     handed[i].store(given);
                 }

@@ -39,14 +39,14 @@ namespace {
 
 using levels = std::vector<watch_level>;
 
-// "+1@60": the second threshold was reached, with 60 bytes held; "-" is the all-clear, "T" the time to the limit.
+// "+1@60" means that threshold 1 was reached with 60 bytes held; "-" means that it was left again, "T" stands for the time to the limit.
 std::string text_of(watch_event const& e) {
     return (e.rising ? "+" : "-") +
            (e.signal == watch_signal::threshold ? std::to_string(e.index) : std::string{"T"}) + '@' +
            std::to_string(e.held);
 }
 
-// All that a watch said, for one thread.
+// Events of a watch; read by one thread.
 struct notes {
     std::vector<watch_event> events{};
 
@@ -186,9 +186,9 @@ TEST_CASE("shares are of the limit of the moment", "[guard][watch]") {
     REQUIRE(seen.events.at(0).threshold == 50);
     REQUIRE(seen.take() == "+0@50");
     r.grow(8);
-    REQUIRE(seen.take().empty());  // 46 is the all-clear
+    REQUIRE(seen.take().empty());  // it would be re-armed at 46 bytes
     r.grow(16);
-    REQUIRE(seen.take() == "-0@50");  // 62 - 9 is
+    REQUIRE(seen.take() == "-0@50");  // re-armed at 62 - 9
     r.shrink(74);
     REQUIRE(seen.take() == "+0@50 +1@50");
     inside.refund(50);
@@ -444,7 +444,7 @@ TEST_CASE("a callback may do anything to budgets and watches", "[guard][watch]")
                           REQUIRE_THROWS_AS(b.charge(100), cuota::budget_exceeded);
                           b.reset_peak();
                       }
-                      REQUIRE(seen.events.empty());  // it ended before its turn
+                      REQUIRE(seen.events.empty());  // it was destroyed before its turn
                   }};
     b.charge(60);
     REQUIRE(log == "+0@60 60/60 ");
@@ -480,7 +480,7 @@ TEST_CASE("what a callback crosses itself is told after it returned", "[guard][w
 }
 
 TEST_CASE("watches of several budgets are called one after the other by one thread", "[guard][watch]") {
-    // Each callback crosses the other's threshold; the calls take turns, and none is made within another.
+    // Each callback crosses the other's threshold. The calls alternate and are never nested.
     budget a{"a", unlimited};
     budget b{"b", unlimited};
     std::string log;
@@ -635,7 +635,7 @@ TEST_CASE("a watch's end waits for the call that is under way in another thread"
     w.emplace(b, levels{50}, 10, [&](watch_event const&) {
         is_in = true;
         is_in.notify_all();
-        // Threads may hold bytes ready once nobody looks on: that is when the watch has begun to end.
+        // Threads get stocks again once no watch is attached, which shows that the destructor has begun.
         while (!node.try_charge_alone(0)) {
             (void)node.try_charge(1);
             (void)node.try_refund(1);
@@ -667,7 +667,7 @@ TEST_CASE("the time to the limit is a signal of its own, re-armed at twice the t
             pass(1s);
         }
     };
-    grows(50, 60);  // the limit would be 200 to 140 seconds away
+    grows(50, 60);  // the limit would be reached in 200 to 140 seconds
     REQUIRE(seen.take().empty());
     grows(200, 10);  // at most 25 seconds
     REQUIRE(seen.events.size() == 1);
@@ -679,7 +679,7 @@ TEST_CASE("the time to the limit is a signal of its own, re-armed at twice the t
     REQUIRE(seen.events[0].time_to_limit->count() ==
             static_cast<double>(seen.events[0].free()) / seen.events[0].growth);
     seen.events.clear();
-    grows(110, 10);  // 3900 left at 110: 35 seconds and more
+    grows(110, 10);  // 3900 left at 110 per second: 35 seconds and more
     REQUIRE(seen.take().empty());
     grows(1, 20);
     REQUIRE(seen.events.size() == 1);
@@ -710,14 +710,14 @@ TEST_CASE("a watch may have both signals, thresholds first", "[guard][watch]") {
 
 TEST_CASE("watches say what a naive one says, over random trees, threads and reservations",
           "[guard][watch]") {
-    // What a tree of budgets and the watches on it are to be, without a thought for speed.
+    // Reference model of a tree of budgets and its watches.
     struct naive {
         std::size_t limit;
-        naive* parent;  // whom a charge goes on to
-        naive* source;  // of a reservation: who was charged for it
+        naive* parent;  // charged as well
+        naive* source;  // for a reservation: the budget that was charged for it
         std::size_t held = 0;
         std::size_t own = 0;
-        bool is_over = false;  // the reservation: it gives back what is refunded
+        bool is_over = false;  // an ended reservation, which passes refunds on to its source
 
         struct teller {
             std::vector<std::size_t> thresholds;
@@ -924,7 +924,7 @@ TEST_CASE("threads that cross back and forth: each crossing is told once and in 
     std::vector<budget> children;
     for (int t = 0; t != 4; ++t) children.emplace_back("child", unlimited, root);
     constexpr std::uint64_t rounds = 20'000;
-    std::uint64_t calls = 0;  // by whoever delivers: the watch keeps them apart
+    std::uint64_t calls = 0;  // written by the delivering thread; deliveries do not overlap
     std::uint64_t missed = 0;
     std::uint64_t last = 0;
     bool is_in_order = true;
@@ -964,7 +964,7 @@ TEST_CASE("threads that cross back and forth: each crossing is told once and in 
 }
 
 TEST_CASE("every crossing of two threads that take turns is told", "[guard][watch]") {
-    // Of 20 bytes 10 are held by one of the two or the other, and 20 by both: the threshold is crossed when they meet.
+    // The threads alternate. Each turn charges all 20 bytes and refunds them, which crosses the threshold twice.
     budget b{"b", 20};
     std::atomic<int> turn = 0;
     std::atomic<std::uint64_t> crossings = 0;
@@ -1006,7 +1006,7 @@ TEST_CASE("watches begin and end while others cross", "[guard][watch]") {
             while (!stop) {
                 (void)mine.try_charge(10);
                 mine.refund(10);
-                std::this_thread::yield();  // else each watch waits until their time slices end
+                std::this_thread::yield();  // otherwise each watch would wait for time slices to expire
             }
         });
     bool was_called_after = false;

@@ -34,7 +34,7 @@ TEST_CASE("a watch tells when others take the device's memory from a budget", "[
 
     cuota::simulator::set_other_programs(0, 0);
     memory.deallocate_sync(small, 1_MiB);
-    REQUIRE(seen.size() == 1);  // nothing asks the driver when memory is given back
+    REQUIRE(seen.size() == 1);  // a deallocation does not query the driver
     memory.deallocate_sync(memory.allocate_sync(1_MiB), 1_MiB);
     REQUIRE(seen.size() == 2);
     REQUIRE(!seen[1].rising);

@@ -37,7 +37,7 @@ cuota::watch_event full() {
     return e;
 }
 
-// While one lives, standard error is `descriptor`, or closed.
+// While it exists, standard error is redirected to `descriptor`, or closed if that is negative.
 class other_stderr {
 public:
     explicit other_stderr(int descriptor) : before_{::dup(STDERR_FILENO)} {

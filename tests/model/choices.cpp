@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Which choices a state has: whose step may be next, and which stores arrive before it.
+// Lists the choices of a state: which thread takes the next step, and which stores arrive before it.
 //
-// A store arrives, for all to see, at any time; but when it does matters to nobody until somebody reads or overwrites
-// the place, or waits for the buffer to be empty. So (options::reduce, and not stores::loosely) it arrives together with
-// the first step that depends on it: any execution becomes one of these, with the same answers to all loads, by moving
-// arrivals towards the end past what does not depend on them. Those that nothing depends on come last, when everybody
-// is done or may be stuck. What always() reads counts as looked at all the time.
+// A store can arrive, that is become visible to all threads, at any time. The time matters only when a thread reads or overwrites the
+// place, or waits for the buffer to be empty. So with options::reduce, and except for stores::loosely, it arrives together with the first
+// step that depends on it: any execution can be changed into one of these, with the same results of all loads, by delaying arrivals past
+// steps that do not depend on them. Arrivals on which no step depends come last, when all threads have finished or may be stuck. A place
+// that always() reads counts as read in every state.
 
 #include "model/engine.hpp"
 
@@ -31,7 +31,7 @@ bool any_stored(int of, std::size_t first, Fits fits) {
     return std::any_of(buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(first), fits);
 }
 
-/// The steps of a thread, each with what may arrive for it.
+/// The steps of a thread, each with the stores that may arrive before it.
 class groups {
 public:
     groups(int thread, std::vector<choice>& into) : thread_{thread}, op_{at(thread).next}, into_{into} {
@@ -39,7 +39,7 @@ public:
     }
 
 private:
-    // How many stores of each buffer.
+    // Chooses how many stores of each buffer arrive.
     void choose(int of) {
         if (of == threads) return order_if_needed();
         fiber const& f = at(of);
@@ -62,7 +62,7 @@ private:
                 return true;
         return false;
     }
-    // Stores that others overwrite, or the other way round, arrive in every order; else it does not matter.
+    // Stores that overlap stores of other threads arrive in every order; otherwise the order does not matter.
     void order_if_needed() {
         bool matters = false;
         for (int t = 0; t < threads; ++t)
@@ -107,7 +107,7 @@ private:
     int thread_;
     operation const& op_;
     std::vector<choice>& into_;
-    std::array<std::size_t, most_threads> counts_{};  // so many stores of each thread arrive
+    std::array<std::size_t, most_threads> counts_{};  // number of arriving stores of each thread
 };
 
 }  // namespace
@@ -127,13 +127,13 @@ void list_steps(int thread, std::vector<choice>& into) {
     if (can(at(thread), at(thread).next)) into.push_back(c);
 }
 
-/// When the last stores have arrived, nobody may be able to go on.
+/// Returns true if the thread may be stuck when the last stores have arrived.
 bool may_end(fiber const& f) {
     return f.done || f.next.what == act::wait ||
            (f.next.what == act::lock && in_memory(f.next.at, f.next.size) != 0);
 }
 
-/// Arrivals as choices of their own: all without reduction, else those that always() would see and the last ones.
+/// Lists arrivals as separate choices: all without reduction, otherwise those that always() would see and the last ones.
 void list_arrivals(std::vector<choice>& into) {
     bool const some =
         arrivals_wait() && !std::all_of(state.fibers.begin(), state.fibers.begin() + threads, may_end);

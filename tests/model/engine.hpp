@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the parts of the model share: see search.cpp for how it works.
+// Declarations that the parts of the model share. search.cpp explains the algorithm.
 
 #include <algorithm>
 #include <array>
@@ -28,7 +28,7 @@ struct entry {
     std::byte* at;
     std::size_t size;
     word value;
-    std::size_t fenced;  // so many stores before it, when it was made, were before a light_fence
+    std::size_t fenced;  // number of earlier stores that preceded a light_fence when it was made
     bool release;
 };
 
@@ -45,7 +45,7 @@ struct hash {
         a = fold(a ^ x ^ 0xa4093822299f31d0, y ^ 0x9e3779b97f4a7c15) + y;
         b = fold(b ^ y ^ 0x082efa98ec4e6c89, x ^ 0xd1b54a32d192ed03) + x;
     }
-    // Most of a search's time: each half takes every other 16 bytes, and what either has seen is mixed into both at the end.
+    // Hashing takes most of a search's time. Each half hashes every other 16 bytes; at the end both halves are mixed.
     void bytes(std::byte const* from, std::size_t size) {
         for (; size >= 32; from += 32, size -= 32) {
             std::array<word, 4> four;
@@ -65,38 +65,37 @@ struct hash {
     }
 };
 
-/// A thread of the scenario. Part of the saved bytes.
+/// A thread of the scenario; part of the saved bytes.
 struct fiber {
-    std::byte* stack = nullptr;  // the lower end of what is in use
+    std::byte* stack = nullptr;  // lower end of the part in use
     hash stack_hash{};
     bool done = false;
     operation next{};
     std::size_t stored = 0, fenced = 0,
-                to_fence = 0;  // entries; those before a light_fence; before one not yet done
-    std::size_t arrived = 0;   // of its stores, so far
+                to_fence = 0;  // entries; those before a light_fence; those before a pending one
+    std::size_t arrived = 0;   // number of its stores that have arrived
     std::array<entry, buffer_size> buffer{};
     cuota::detail::thread_record* record = nullptr;
-    void (*late)(void*) = nullptr;  // just_before_next()
+    void (*late)(void*) = nullptr;  // deferred action, see just_before_next()
     std::array<word, late_size / sizeof(word)> late_for{};
-    std::size_t late_from = 0;          // the first store after it
-    std::array<void*, 2> exceptions{};  // what the runtime keeps per thread about those in flight
+    std::size_t late_from = 0;          // first store after it
+    std::array<void*, 2> exceptions{};  // the runtime's data of exceptions in flight
 };
 
 struct shared_state {
-    std::array<std::size_t, most_threads + 1>
-        allocated{};                                     // of each heap; the last: what no thread allocated
-    std::array<std::size_t, most_threads + 1> latest{};  // the block on top of it
+    std::array<std::size_t, most_threads + 1> allocated{};  // of each heap; the last: outside the threads
+    std::array<std::size_t, most_threads + 1> latest{};     // its topmost block
     cuota::detail::thread_record* outside_record = nullptr;
-    int last = -1;  // who ran, and how often it was stopped though it could go on: with options::preemptions
+    int last = -1;  // latest thread; this and the number of preemptions count with options::preemptions only
     std::size_t preempted = 0;
     std::array<fiber, most_threads> fibers{};
 };
 
-/// Stores arrive, the oldest of each named buffer in turn; then a thread does its step. Without reduction it is a step
-/// alone, or one arrival (no thread).
+/// Stores arrive, the oldest of each named buffer in turn, and then a thread does its step. Without reduction it is one step, or one
+/// arrival (without a thread).
 struct choice {
     int thread = -1;
-    int entry = 0;  // which store of the first named buffer arrives, where that need not be the oldest
+    int entry = 0;  // index of the arriving store in the first named buffer, if it need not be the oldest
     bool preempts = false;
     std::uint8_t count = 0;
     std::array<std::int8_t, 32> arrivals{};
@@ -114,7 +113,7 @@ struct choice {
     }
 };
 
-// What is known of a place: bits of the threads that use it, and these.
+// Knowledge about a place: a bit for each thread that uses it, and these bits.
 constexpr std::uint16_t by_always = 1U << 8U, is_written = 1U << 9U, is_tried = 1U << 10U;
 
 struct memory {
@@ -143,9 +142,9 @@ inline options const* how = nullptr;
 inline scenario* explored = nullptr;
 inline int threads = 0;
 inline int running = -1;
-inline std::size_t run_length = 0;  // steps done at once since the last choice
-inline bool asking = false;         // in always()
-inline bool forgiven = true;        // what is learnt needs no new start: nothing has been left out yet
+inline std::size_t run_length = 0;  // steps done immediately since the last choice
+inline bool asking = false;         // inside always()
+inline bool forgiven = true;        // new knowledge needs no restart, because nothing has been omitted yet
 inline bool mistaken = false;
 inline bool reducing = false;
 inline bool telling = false;
@@ -154,7 +153,7 @@ inline std::string failure, text;
 inline std::set<std::uint64_t> outcomes;
 inline std::array<std::uint16_t, (most_threads + 1) * heap_size> known;
 
-inline thread_local bool inside = false;  // code of the scenario runs: it allocates from the model's memory
+inline thread_local bool inside = false;  // code of the scenario runs and allocates from the model's memory
 struct [[nodiscard]] inside_is {
     bool before;
     explicit inside_is(bool now) : before{std::exchange(inside, now)} {}
@@ -169,12 +168,12 @@ inline memory const& world() {
 }
 
 // steps.cpp
-void fail(char const* what);  // of a thread: does not return
+void fail(char const* what);  // does not return in a thread
 void prepare(int thread);
-void run(int thread);  // until its next choice
+void run(int thread);  // runs to its next choice
 void arrive(int thread, std::size_t which);
 void let_private_arrive(int thread);
-[[nodiscard]] bool can(fiber const& f, operation const& op);  // where stores arrive by choices of their own
+[[nodiscard]] bool can(fiber const& f, operation const& op);  // if arrivals are separate choices
 
 // choices.cpp
 void list_choices(std::vector<choice>& into);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Every order of the atomic steps by which threads keep a pool's blocks ready for themselves, over the headers' own text:
-// no block is had twice, none is lost, a second release is always caught, and every count is of one instant.
+// Explores every order of the atomic steps by which threads cache a pool's blocks, in the text of the headers: no block is allocated twice
+// or lost, a double free is always detected, and every count is that of one instant.
 
 #include <cuota/pool/front.hpp>
 
@@ -32,7 +32,7 @@ constexpr std::size_t blocks = 2;
 
 enum class act { take, give, count, recut };
 
-// A step of a thread. A take has that block or, where blocks are alike, any.
+// A step of a thread. A take allocates that block or, where blocks are alike, any.
 struct operation {
     act what = act::take;
     std::size_t which = 0;
@@ -40,7 +40,7 @@ struct operation {
 };
 using program = std::vector<std::vector<operation>>;
 
-// What a pool is to be: one thing at a time. A take is answered by the number of the block, from 1 up.
+// Specification of a pool, one operation at a time. A take returns the number of the block, from 1 up.
 struct books {
     bool alike = false;
     static constexpr int nobody = -1;
@@ -62,7 +62,7 @@ struct books {
         }
         return -1;
     }
-    // Who gives back what another is just taking may be told that it is not alive; of blocks alike, a take may have
+    // Freeing a block that another thread is just allocating may report that it is not live. Where blocks are alike, a take may return
     // either.
     [[nodiscard]] std::optional<std::pair<books, long>> otherwise(operation const& o) const {
         if (o.what == act::give && is_live(o.which) && holder[o.which] != o.who) return std::pair{*this, 0L};
@@ -74,7 +74,7 @@ struct books {
     friend auto operator<=>(books const&, books const&) = default;
 };
 
-// As block_pool goes by it: the fronts first, then a lock over all there is.
+// Works like block_pool: the fronts first, then a lock over everything.
 class small_pool {
 public:
     explicit small_pool(bool alike) : alike_{alike} {
@@ -88,7 +88,7 @@ public:
         }
     }
 
-    // The number of the block, from 1 up; 0 for none.
+    // Returns the number of the block, from 1 up, or 0.
     long take(thread_record& me, std::size_t wanted) {
         std::size_t const size = size_of(wanted);
         long ready = 0;
@@ -132,7 +132,7 @@ public:
         model::check(requested_ == live, "what is requested is what is live");
         return std::count(free_.begin(), free_.end(), false);
     }
-    // Merged and cut anew: each record is of the other's bytes then.
+    // Simulates blocks that are merged and split again: each record then has the other's bytes.
     bool recut() {
         std::scoped_lock const lock{guard_};
         collect();
@@ -152,7 +152,7 @@ private:
     [[nodiscard]] std::size_t size_of(std::size_t i) const {
         return alike_ ? block::granule : (i + 1) * block::granule;
     }
-    // Not by its word, which would be one more thing for others to come between.
+    // Does not read the block's atomic word, which would add a step.
     [[nodiscard]] std::size_t number_of(block const& b) const { return &b == at_[0] ? 1 : 2; }
     [[nodiscard]] block* find(std::size_t wanted) const {
         for (std::size_t const i : {wanted, 1 - wanted})
@@ -184,7 +184,7 @@ private:
     std::size_t requested_ = 0;
 };
 
-// Threads that run a program. Each may have run something before, so that its front is open.
+// Threads that run a program. Each may have run another one before, so that its front is open.
 struct several_threads : model::scenario {
     several_threads(program const& all, program const& before, bool alike)
         : run{all}, pool{alike}, history{books{alike}} {
@@ -206,7 +206,7 @@ struct several_threads : model::scenario {
             o.who = number;
             history.call(number, o);
             long const answer = carry_out(me, o);
-            // Others can know of a block only by something that comes after its word was written.
+            // Other threads can learn of a block only by a step after its word was written.
             if (o.what == act::take) (void)told[static_cast<std::size_t>(number)].exchange(1);
             history.returned(number, answer);
         }
@@ -248,10 +248,10 @@ void holds(model::options const& how, program const& run, program const& before,
     sum.explore<several_threads>(how, run, before, alike);
 }
 
-// The first has all blocks ready, in a front that has served it; or each has one.
+// The first thread has cached all blocks in a front that it has used before; or each thread has cached one.
 program const all_with_the_first{{{act::take, 0}, {act::take, 1}, {act::give, 0}, {act::give, 1}}};
 program const one_each{{{act::take, 0}, {act::give, 0}}, {{act::take, 1}, {act::give, 1}}};
-// The first has one live, which its front knows.
+// The first thread has one live block that its front remembers.
 program const one_live{{{act::take, 0}, {act::give, 0}, {act::take, 0}}};
 
 program random_program(std::mt19937& random, std::size_t threads, std::size_t count) {
@@ -311,13 +311,12 @@ TEST_CASE("a front knows a block no longer once its record is of other bytes", "
     tally sum;
     model::options how;
     how.asymmetric = GENERATE(true, false);
-    // The second cuts anew between what the first does.
+    // The second thread swaps the records between steps of the first.
     holds(
         how,
         {{{act::take, 0}, {act::give, 0}, {act::take, 1}, {act::give, 1}}, {{act::recut, 0}, {act::take, 1}}},
         one_each, sum);
-    // The record that it knows is of the other block, which is like the first and live, when the first is given back
-    // a second time.
+    // When the first block is freed a second time, the remembered record is that of the other block, which is alike and live.
     holds(how,
           {{{act::take, 0},
             {act::give, 0},

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Allocation: code of the scenario gets memory that is part of the state, each thread from a heap of its own, so that
-// addresses do not depend on the order. A heap is a stack of blocks: what is freed on top of it is used again, and what
-// is freed below is cleared, so that states which differ by nothing else are the same.
+// Allocation: code of the scenario gets memory that is part of the state. Each thread has a heap of its own, so that addresses do not
+// depend on the order of steps. A heap is a stack of blocks: memory freed at its top is reused, and memory freed below is cleared, so that
+// states that differ in nothing else are equal.
 
 #include "model/engine.hpp"
 
@@ -17,10 +17,10 @@ void __libc_free(void* p) noexcept;
 namespace {
 using namespace model::detail;
 
-struct block {  // before its bytes
+struct block {  // header before its bytes
     std::uint32_t size;
     std::uint32_t is_free;
-    std::uint32_t begin;  // with what alignment cost
+    std::uint32_t begin;  // start, including padding for alignment
     std::uint32_t below;
 };
 

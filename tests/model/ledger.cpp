@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Every order of the ledger's atomic steps, over the header's own text: no overshoot, no false refusal, no lost refund.
+// Explores every order of the ledger's atomic steps, in the text of the header: no overshoot, no false refusal, no lost refund.
 
 #include <cuota/guard/ledger.hpp>
 
@@ -24,22 +24,21 @@ namespace {
 
 constexpr std::size_t most_operations = 4;
 
-// A step of a thread at the root (0) or at the child (1): charge so many bytes, or refund what the thread's first,
-// second... charge took, whether or not it was its own thread's. Or charge bytes that are to come, which count for no peak, and then be
-// told that they have arrived, or that they did not come.
+// A step of a thread at the root (0) or at the child (1): charges `bytes`, or refunds -bytes, which another thread may have charged. Or it
+// charges bytes that are to come, which count for no peak, and then reports that they have arrived, or that they did not come.
 enum class kind { at_once, arrives, does_not_come, is_to_come };
 struct operation {
     int level = 0;
-    int bytes = 0;  // refunds are negative
+    int bytes = 0;  // negative for a refund
     kind how = kind::at_once;
 };
 using program = std::vector<std::vector<operation>>;
 
-// What the ledger is to be: one thing at a time.
+// Specification of the ledger, one operation at a time.
 struct account {
     std::array<int, 2> limit{};
     std::array<int, 2> own{};
-    std::array<int, 2> coming{};  // of those
+    std::array<int, 2> coming{};  // the part of own that has not arrived
     std::array<int, 2> peak{};
 
     [[nodiscard]] int held(int level) const { return level == 1 ? own[1] : own[0] + own[1]; }
@@ -67,8 +66,8 @@ struct account {
     friend auto operator<=>(account const&, account const&) = default;
 };
 
-// The root of limit `most`, a child of limit `less`, and threads that run a program. Each thread may have held bytes
-// before, so that its stock is open and idle or in use when the others come.
+// A root with limit `most`, a child with limit `less`, and threads that run a program. Each thread may have held bytes before, so that its
+// stock is open and idle, or in use, at the start.
 struct two_levels : model::scenario {
     two_levels(program const& all, int most, int less, program const& before)
         : run{all}, history{account{{most, less}}}, state{{most, less}} {
@@ -114,14 +113,14 @@ struct two_levels : model::scenario {
                    child->charged_here() == static_cast<std::size_t>(a.own[1]);
         };
         model::check(history.any(is), "held and peak are what one order of the answers makes them");
-        // What is left can be refunded, and then there is nothing.
+        // The rest can be refunded, and nothing remains.
         model::check(child->try_refund(child->charged_here()) && root->try_refund(root->charged_here()) &&
                          root->now().held == 0 && child->now().held == 0,
                      "no refund is lost");
     }
 
 private:
-    // What is told to have arrived, or not to have come, is charged before.
+    // Before bytes arrive, or fail to come, they are charged.
     [[nodiscard]] static operation first_of(operation const& o) {
         return {o.level, o.bytes, o.how == kind::at_once ? kind::at_once : kind::is_to_come};
     }
@@ -149,7 +148,7 @@ void holds(model::options const& how, program const& run, int most, int less, pr
     sum.explore<two_levels>(how, run, most, less, before);
 }
 
-// Stocks of all threads are open and idle at the start: the state in which most can go wrong.
+// The stocks of all threads are open and idle at the start, which is the state with the most conflicts.
 program const idle_stocks{{{1, 2}, {1, -2}}, {{1, 1}, {1, -1}}, {{0, 2}, {0, -2}}};
 
 std::vector<operation> random_operations(std::mt19937& random, std::size_t count) {
@@ -175,7 +174,7 @@ struct in_steps {
     ~in_steps() { cuota::detail::publishes_in_steps = false; }
 };
 
-// Random programs for so many threads of so many operations each.
+// Explores random programs of `threads` threads with `count` operations each.
 tally explore_random(model::options const& how, std::size_t programs, std::size_t threads, std::size_t count,
                      unsigned seed) {
     tally sum;
@@ -200,7 +199,7 @@ TEST_CASE("threads that charge and refund at two levels are answered as if one a
 }
 
 TEST_CASE("three threads of three operations each at two levels", "[model][ledger]") {
-    // Of the first forty random programs those of fewer than a million states or so; others are for `make model`.
+    // Those of the first forty random programs that have fewer than about a million states; `make model` runs others.
     tally sum;
     for (unsigned const seed : {0U, 1U, 6U, 9U, 13U, 15U, 25U}) {
         std::mt19937 random{seed};
@@ -220,14 +219,14 @@ TEST_CASE("who reads what is published without the lock is answered as if one at
 
 TEST_CASE("figures of two instants refuse nothing that fits at both", "[model][ledger]") {
     in_steps const as_they_are;
-    int const level = GENERATE(0, 1);  // 1: the refusal would be by a node that is not looked at first
+    int const level = GENERATE(0, 1);  // 1: the node that would refuse is not read first
     tally sum;
-    // All the root has is idle with a thread that does nothing. While another calls that in, and has less: what was taken
-    // before, without what is idle then, leaves no room.
+    // All bytes of the root are idle in the stock of a thread that does nothing. Another thread revokes them and takes fewer: the old
+    // `taken`, without the bytes that are idle afterwards, would leave no room.
     program const one_idle{{}, {}, {{0, 2}, {0, -2}}};
     holds({}, {{{level, 1}}, {{0, 1}, {0, -1}}}, 2, 4, one_idle, sum);
-    // Nothing is idle. While one comes to hold some ready, and another takes as much: what is idle before, and what is
-    // taken then.
+    // Nothing is idle. One thread gets idle bytes, and another takes the same number: the old idle bytes must not be combined with the new
+    // `taken`.
     program const none_idle{{{0, 2}, {0, -2}}, {{0, -1}}};
     holds({}, {{{level, 1}}, {{0, 1}, {0, -1}}, {{0, 1}}}, 2, 4, none_idle, sum);
     tell(sum);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Holds what threads were answered against a specification that does one operation at a time: every answer must be the
-// one of some instant between call and return, the same instants for all. For scenarios of interleavings.hpp.
+// Compares the answers of threads with a sequential specification (linearizability): each answer must be right at some instant between call
+// and return, with one order of these instants for all threads. For scenarios of interleavings.hpp.
 
 #include <algorithm>
 #include <array>
@@ -14,9 +14,9 @@
 
 namespace model {
 
-/// `Spec` is a value with operator<=> and operator==; `long apply(Operation const&)` changes it and gives the answer.
-/// Where there is `std::optional<std::pair<Spec, long>> otherwise(Operation const&) const`, that is as right.
-/// call() and returned() are steps of the scenario.
+/// `Spec` is a value with operator<=> and operator==; `long apply(Operation const&)` changes it and returns the answer. If it has
+/// `std::optional<std::pair<Spec, long>> otherwise(Operation const&) const`, that result is accepted as well. call() belongs to the
+/// thread's next step, returned() to its last one.
 template <class Spec, class Operation>
 class linear {
 public:
@@ -29,12 +29,12 @@ public:
         just_after_last([&] { answered(thread, answer); });
     }
 
-    /// The same as part of a step that does more.
+    /// Does the same as part of a step that does more.
     void called(int who, Operation const& what) {
         auto const thread = static_cast<std::size_t>(who);
         operations_[thread] = what;
         for (std::size_t i = 0; i < count_; ++i) possible_[i].stages[thread] = stage::called;
-        for (std::size_t i = 0; i < count_; ++i) serve(i);  // the new ones at the end, too
+        for (std::size_t i = 0; i < count_; ++i) serve(i);  // includes the ones that are added
         std::sort(possible_.begin(), possible_.begin() + static_cast<std::ptrdiff_t>(count_));
     }
     void answered(int who, long answer) {
@@ -54,7 +54,7 @@ public:
         std::sort(possible_.begin(), possible_.begin() + static_cast<std::ptrdiff_t>(count_));
     }
 
-    /// What may be the case now; alone when nobody is between call and return, and no answer leaves it open.
+    /// Number of possible states now. It is 1 when no operation is in progress and the answers determine the state.
     [[nodiscard]] std::size_t possibilities() const { return count_; }
     [[nodiscard]] Spec const& one() const { return possible_[0].now; }
     template <class Is>
@@ -66,7 +66,7 @@ public:
 private:
     static constexpr std::size_t most_threads = 4, most = 32;
     enum class stage : std::uint8_t { away, called, done };
-    struct possibility {  // a state of Spec, with who has been served in it and what the answer was
+    struct possibility {  // a state of Spec, the operations done in it, and their answers
         Spec now{};
         std::array<stage, most_threads> stages{};
         std::array<long, most_threads> answers{};

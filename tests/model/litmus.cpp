@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the model must find and must not find, on programs whose answers are known, and numbers of states and executions
-// that were counted by hand: so that "everything was explored" is itself tested.
+// Failures that the model must and must not find, in programs with known answers, and numbers of states and executions that were counted by
+// hand, so that the claim "everything was explored" is itself tested.
 
 #include <array>
 #include <mutex>
@@ -25,7 +25,7 @@ constexpr auto release = std::memory_order_release;
 
 options exhaustive(stores visible) { return {.visible = visible, .reduce = false}; }
 
-/// Store to one's own place, load the other's.
+/// Store buffering: each thread stores to its own place and loads the other's.
 enum class fence { none, full, asymmetric, light_only, heavy_only };
 struct store_buffering : model::scenario {
     explicit store_buffering(fence f) : between{f} {}
@@ -45,7 +45,7 @@ struct store_buffering : model::scenario {
     int saw[2] = {};
 };
 
-/// One thread's store is a light fence ahead of the critical section, the other's a heavy one.
+/// Dekker's critical section: one thread's store is followed by a light fence, the other's by a heavy one.
 struct dekker : model::scenario {
     explicit dekker(fence f) : between{f} {}
     void thread(int me) override {
@@ -66,7 +66,7 @@ struct dekker : model::scenario {
     int inside = 0;
 };
 
-/// Peterson's lock, which waits, with seq_cst stores or with release ones.
+/// Peterson's lock, which waits, with seq_cst or release stores.
 struct peterson : model::scenario {
     explicit peterson(std::memory_order of_stores) : order{of_stores} {}
     void thread(int me) override {
@@ -114,7 +114,7 @@ struct two_locks : model::scenario {
     int both = 0;
 };
 
-/// A limiter of 3. The small charge of 1 always fits beside the other of 1; the one of 3 may be refused.
+/// A limiter of 3. The charge of 1 always fits, and the charges of 4 never do.
 struct limiter : model::scenario {
     explicit limiter(bool add_first) : adds_first{add_first} {}
     bool try_charge(int amount) {
@@ -141,7 +141,7 @@ struct limiter : model::scenario {
     stepping::atomic<int> held{0};
 };
 
-/// A stack of free blocks whose head alone is compared: the block below it may be another one by then.
+/// A stack of free blocks that compares the head only, although the block below it may have changed (ABA problem).
 struct free_list : model::scenario {
     explicit free_list(bool counted) : step{counted ? 16 : 0} {}
     static constexpr int none = 15;
@@ -177,13 +177,13 @@ struct free_list : model::scenario {
             model::check(owners[static_cast<std::size_t>(b)] == 0, "a free block has no owner");
     }
 
-    int step;  // of the count beside the head
+    int step;  // increment of the counter beside the head
     stepping::atomic<int> head{0};
     std::array<stepping::atomic<int>, 3> next{1, 2, none};
     std::array<int, 3> owners{};
 };
 
-/// Data, then a flag; the other waits for the flag.
+/// Message passing: one thread stores data, then a flag; the other waits for the flag.
 struct message : model::scenario {
     explicit message(std::memory_order of_flag) : order{of_flag} {}
     void thread(int me) override {
@@ -199,7 +199,7 @@ struct message : model::scenario {
     stepping::atomic<int> data{0}, flag{0};
 };
 
-/// Each thread stores so many times to a place of its own.
+/// Each thread stores `count` times to a place of its own.
 struct apart : model::scenario {
     explicit apart(int n) : count{n} {}
     void thread(int me) override {
@@ -249,7 +249,7 @@ struct throwing : model::scenario {
     stepping::atomic<int> count{0};
 };
 
-/// Runs with and without reduction, which must agree.
+/// Explores with and without reduction, which must agree.
 template <class S, class... Args>
 bool fails(options how, int threads, Args... args) {
     how.reduce = true;
@@ -319,7 +319,7 @@ TEST_CASE("a limiter that adds first refuses what would have fitted", "[model]")
 }
 
 namespace {
-/// The limiter held against this: charges of so much, refunds of less than nothing.
+/// Specification of the limiter: charges have positive amounts, refunds negative ones.
 struct exact {
     int held = 0;
     long apply(int amount) {
@@ -363,7 +363,7 @@ struct last_written {
     friend auto operator<=>(last_written const&, last_written const&) = default;
 };
 
-/// What is written is seen before the writer goes on, by whoever looks; its first step that others meet is the last.
+/// Readers can see the store before the writer's next step, so the operation must count as begun when the store arrives.
 struct writer : model::scenario {
     explicit writer(bool waits) : fenced{waits} {}
     void thread(int me) override {
@@ -385,7 +385,7 @@ TEST_CASE("an operation has begun when the first of its stores is seen", "[model
 }
 
 namespace {
-/// The same under a lock; the writer begins when it has the lock, and the reader is done when it lets go.
+/// The same under a lock: the writer begins when it has locked, and the reader ends when it unlocks.
 struct locking_writer : model::scenario {
     void thread(int me) override {
         guard.lock();
@@ -435,12 +435,12 @@ TEST_CASE("who waits for ever, or counts for ever, is a failure", "[model]") {
     CHECK(fails<counting>({.longest = 60}, 2));
 }
 
-// n threads of k steps each, which do not touch each other: (k + 1)^n states, (nk)! / (k!)^n executions.
+// n threads of k independent steps each: (k + 1)^n states, (nk)! / (k!)^n executions.
 TEST_CASE("independent steps come in as many orders as there are", "[model]") {
     auto const found = explore<apart>(exhaustive(stores::at_once), 3, 2);
     CHECK(found.complete);
     CHECK(found.states == 27);
-    CHECK(found.steps == 54);  // from each state, those threads that are not done
+    CHECK(found.steps == 54);  // from each state, one for each unfinished thread
     CHECK(found.ends == 1);
     CHECK(found.deepest == 6);
     CHECK(found.executions == 90);
@@ -449,8 +449,8 @@ TEST_CASE("independent steps come in as many orders as there are", "[model]") {
     CHECK(explore<apart>(exhaustive(stores::at_once), 1, 5).executions == 1);
 }
 
-// One thread's two stores and two arrivals: 0 <= arrived <= stored <= 2 are 6 states; 2 orders (SASA, SSAA).
-// Of two threads: 36 states; orders of 8 steps, 4 of each: 70 * 2 * 2.
+// One thread's two stores and two arrivals: 0 <= arrived <= stored <= 2 are 6 states; 2 orders (SASA, SSAA). Two threads: 36 states; orders
+// of 8 steps, 4 of each thread: 70 * 2 * 2.
 TEST_CASE("a buffered store and its arrival are two steps", "[model]") {
     auto const one = explore<apart>(exhaustive(stores::in_order), 1, 2);
     CHECK(one.states == 6);
@@ -467,8 +467,8 @@ TEST_CASE("what nobody else can see is no choice", "[model]") {
     CHECK(found.states == 1);
 }
 
-// Two steps each: 6 orders without a bound. Without a switch while one could go on: 2. With at most one: AABB, BBAA,
-// ABBA, BAAB.
+// Two steps each: 6 orders without a bound, 2 without a switch from a thread that can continue, and with at most one such switch AABB,
+// BBAA, ABBA, BAAB.
 TEST_CASE("bounded preemptions leave out what switches more often", "[model]") {
     auto how = exhaustive(stores::at_once);
     how.preemptions = 0;
@@ -477,7 +477,7 @@ TEST_CASE("bounded preemptions leave out what switches more often", "[model]") {
     CHECK(explore<apart>(how, 2, 2).executions == 4);
     how.preemptions = 2;
     CHECK(explore<apart>(how, 2, 2).executions == 6);
-    // Three steps each, two switches: AAABBB, ABBBAA and AABBBA, and four such as ABAABB; as many that begin with B.
+    // Three steps each, two switches: AAABBB, ABBBAA and AABBBA, and four such as ABAABB; equally many begin with B.
     CHECK(explore<apart>(how, 2, 3).executions == 14);
     how.preemptions = 1;
     CHECK(explore<apart>(how, 2, 3).executions == 6);
@@ -517,7 +517,7 @@ TEST_CASE("globals that are named are part of the state, and left as they were",
 }
 
 namespace {
-/// Threads of random steps on three places. What they saw and left is the outcome; or what could be seen meanwhile.
+/// Threads of random steps on three places. Outcomes are the values that they read and leave or, if watched, those visible meanwhile.
 struct random_program : model::scenario {
     random_program(unsigned seed, bool at_all_times, bool in_blocks)
         : watched{at_all_times}, blocks{in_blocks} {
@@ -569,7 +569,7 @@ struct random_program : model::scenario {
         int value;
     };
     bool watched;
-    unsigned from;  // when watching begins
+    unsigned from;
     bool blocks;
     std::array<std::array<one, 4>, 3> steps{};
     std::array<stepping::atomic<int>, 3> places{};

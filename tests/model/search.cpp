@@ -1,24 +1,22 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The search behind interleavings.hpp. A fiber stops before each of its steps and tells which one; the search picks who
-// goes on. It is depth-first, puts saved bytes back to try the next choice, and goes on from no state twice (by 128 bits
-// of hash over all bytes: stacks in use with the saved registers, allocations, store buffers).
+// The search behind interleavings.hpp. A fiber stops before each of its steps and announces it; the search chooses the fiber that
+// continues. It is depth-first, restores saved bytes to try the next choice, and continues from no state twice (compared by a 128-bit hash
+// over all bytes: stacks in use with the saved registers, allocations, store buffers).
 //
-// A step that needs an empty store buffer (a locked instruction, a fence) waits for that. heavy_fence waits until no other
-// buffer holds what was stored before its owner's latest light_fence: not more, so a light fence that is missing is seen,
-// though the code runs in program order here. light_fence is no step: it only hinders others, so it may as well be done
-// with its thread's next one.
+// A step that needs an empty store buffer (a locked instruction, a fence) waits for that. heavy_fence waits until no other buffer has
+// stores from before its owner's latest light_fence, and no longer, so that a missing light fence is found although the code runs in
+// program order here. light_fence is not a step: it only delays others, so it can be combined with its thread's next step.
 //
-// What options::reduce leaves out, besides what choices.cpp tells: a step that commutes with all that the others may do
-// before it, and that always() cannot see, is done at once, together with the step before it. That is
-//   - a store into the own buffer: nobody sees it, and it hinders no fence while no light_fence follows;
-//   - any access to a place that one thread alone uses, and a load from a place that nobody changes. Which these are is
-//     learnt while exploring, from random walks at first: whenever a place turns out to be used otherwise, all is
-//     explored again. The first use that breaks the belief does not depend on the step that was done early, so the
-//     reduced search still comes to it and notices;
-//   - the unlocking of a mutex that nobody try_locks: whoever wants it can only wait.
-// litmus.cpp holds the reduced search against the full one on random programs.
+// Besides the omissions of choices.cpp, with options::reduce a step is done immediately, together with the step before it, if it commutes
+// with all steps that others may do before it and always() cannot observe it. These are
+//   - a store into the thread's own buffer: others cannot see it, and it delays no fence unless a light_fence follows;
+//   - any access to a place that one thread alone uses, and a load from a place that is never changed. These places are learnt while
+//     exploring, from random walks at first: when a place turns out to be used otherwise, the exploration starts again. The first use
+//     that contradicts the assumption does not depend on the step that was done early, so the reduced search still reaches and detects it;
+//   - the unlock of a mutex on which no thread calls try_lock: a thread that needs it can only wait.
+// litmus.cpp compares the reduced search with the full one on random programs.
 
 #include <cstdio>
 #include <random>
@@ -29,7 +27,7 @@
 namespace model {
 namespace detail {
 namespace {
-// ---- States: saved, put back, recognised.
+// ---- States: saved, restored, compared.
 
 template <class Do>
 void for_all_bytes(Do act) {
@@ -49,7 +47,7 @@ void save(std::vector<std::byte>& into) {
 
 void put_back(std::vector<std::byte> const& saved) {
     std::byte const* from = saved.data();
-    for_all_bytes([&](std::byte* to, std::size_t size) {  // the first bytes tell where the others go
+    for_all_bytes([&](std::byte* to, std::size_t size) {  // the first bytes hold the addresses of the others
         std::memcpy(to, from, size);
         from += size;
     });
@@ -79,14 +77,14 @@ hash hash_of_state() {
     return h;
 }
 
-/// The states that were met, each with the number of executions from there on: negative while it is on the path.
+/// States that were reached, each with the number of executions from it: negative while it is on the path.
 class met_states {
 public:
     struct one {
         hash key{0, 0};
         double executions = 0;
     };
-    /// The state's entry, and whether it is new.
+    /// Returns the state's entry, and whether it is new.
     std::pair<one*, bool> add(hash const& key) {
         if (2 * (size_ + 1) > table_.size()) grow();
         one& found = *find(key);
@@ -119,7 +117,7 @@ void do_choice(choice const& c) {
     for (std::size_t i = 0; i < c.count; ++i) {
         int const t = c.arrivals[i];
         if (at(t).arrived >= ++wanted[static_cast<std::size_t>(t)])
-            continue;  // private, and gone with the last one
+            continue;  // private, and has arrived with the last one
         arrive(t, static_cast<std::size_t>(c.entry));
         let_private_arrive(t);
     }
@@ -129,7 +127,7 @@ void do_choice(choice const& c) {
     run(c.thread);
 }
 
-/// After a step: what always() and at_end() say, and whether anybody can go on.
+/// After a step: calls always() and at_end(), and fails if all remaining threads are stuck.
 void look(std::vector<choice> const& choices, std::size_t depth) {
     inside_is const in{true};
     if (!failure.empty()) return;
@@ -153,7 +151,7 @@ struct level {
     double executions = 0;
 };
 
-/// What is known of places, as that decides what is a choice; then the choices.
+/// Returns the knowledge about places, which determines the choices, and then the choices.
 std::string written(std::vector<choice> const& taken) {
     std::string all;
     for (std::size_t i = 0; i < known.size(); ++i)
@@ -202,7 +200,7 @@ struct search {
         save(start);
     }
 
-    /// Until each thread's first choice.
+    /// Restores the start and runs each thread to its first choice.
     void restart() {
         put_back(start);
         text.clear();
@@ -220,7 +218,7 @@ struct search {
                 if (choices.empty()) break;
                 do_choice(choices[random() % choices.size()]);
             }
-            failure.clear();  // will be found again, in order
+            failure.clear();  // the search finds it again, in order
         }
     }
 
@@ -277,7 +275,7 @@ struct search {
         found.complete = failure.empty() && !mistaken;
     }
 
-    /// The same path once more, every step of it told.
+    /// Repeats the path and records each step.
     void tell_failure() {
         std::vector<choice> taken;
         for (std::size_t i = 0; i < depth; ++i)
@@ -342,7 +340,7 @@ result explore(options const& as, int count, std::function<scenario*()> const& m
     };
     result const r = once(as);
     if (r.failure.empty() || !as.schedule.empty()) return r;
-    options simpler = as;  // the same is easier to read with few switches
+    options simpler = as;  // the same failure is easier to read with few switches
     for (simpler.preemptions = 0; simpler.preemptions < std::min<std::size_t>(as.preemptions, 4);
          ++simpler.preemptions)
         if (result few = once(simpler); !few.failure.empty()) return few;

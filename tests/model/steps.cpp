@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a thread's access does, and what is done at once because it is nobody else's business.
+// Does the accesses of threads. Steps that no other thread can observe are done immediately.
 
 #include <cxxabi.h>
 #include <map>
 
 #include "model/engine.hpp"
 
-// Saves the registers that a call preserves on the stack, its end in *from, and goes on from `to`.
+// Saves the callee-saved registers on the stack and its end in *from, and continues at `to`.
 extern "C" void model_switch(std::byte** from, std::byte* to);
 asm(R"(
 .text
@@ -146,7 +146,7 @@ void thread_starts() {
     model_switch(&me.stack, search_stack);
 }
 
-/// What lies below the stack in use is left of some step before, and would make equal states look different.
+/// Clears the bytes below the stack in use: values left there by earlier steps would make equal states look different.
 __attribute__((noinline)) void clear_below() {
     std::array<std::byte, cleared> below;
     std::memset(below.data(), 0, cleared);
@@ -177,7 +177,7 @@ void prepare(int thread) {
     void (*const start)() = thread_starts;
     std::memcpy(top - 16, &start, sizeof start);
     at(thread) = {};
-    at(thread).stack = top - 64;  // six registers, where to start, no caller
+    at(thread).stack = top - 64;  // six registers, the entry point, no caller
 }
 
 namespace {
@@ -191,7 +191,8 @@ void do_late(fiber& of) {
 void arrive(int thread, std::size_t which) {
     fiber& f = at(thread);
     if (which >= f.late_from && is_shared(f.buffer[which].at)) do_late(f);
-    f.fenced = std::max(f.fenced, f.buffer[which].fenced);  // who sees this one knows of the fence before it
+    // A thread that sees this store also sees the fence before it.
+    f.fenced = std::max(f.fenced, f.buffer[which].fenced);
     entry const e = f.buffer[which];
     std::memcpy(e.at, &e.value, e.size);
     ++f.arrived;
@@ -213,7 +214,7 @@ void let_private_arrive(int thread) {
 void before(operation const& op) {
     learn(op);
     if (op.at && !is_saved(op.at)) fail("an atomic or a mutex is a global that options::also does not name");
-    if (running < 0) {  // the scenario is being set up, or asked
+    if (running < 0) {  // during setup, always() or at_end()
         if (op.what == act::lock && in_memory(op.at, op.size) != 0)
             fail("at the end, or in always(), a mutex is held");
         if (op.what == act::wait && !op.may_go_on(in_memory(op.at, op.size)))

@@ -10,13 +10,13 @@
 
 namespace model {
 
-/// What was explored of several programs.
+/// Totals of the explorations of several programs.
 struct tally {
     std::size_t programs = 0;
     std::size_t states = 0;
     double executions = 0;
 
-    /// Explores an S of a program, a thread for each part of it, and requires that all of it was explored and held.
+    /// Explores an S of a program, with a thread for each part, and requires that all states were explored and no check failed.
     template <class S, class Program, class... Args>
     void explore(options const& how, Program const& run, Args const&... args) {
         result const found = model::explore<S>(how, static_cast<int>(run.size()), run, args...);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Every order of the atomic steps by which a tenured_lock goes from thread to thread, over the header's own text: one thing
-// runs at a time, and sees all that ran before it.
+// Explores every order of the atomic steps by which a tenured_lock passes from thread to thread, in the text of the header: critical
+// sections do not overlap, and each sees all earlier ones.
 
 #include <cuota/core/tenured_lock.hpp>
 
@@ -22,8 +22,8 @@ namespace {
 enum class act { run, run_alone };
 using program = std::vector<std::vector<act>>;
 
-// Threads that count, each in steps of its own that nothing but the lock keeps together. Some may have run something
-// before, one after the other, so that the last of them has the tenure.
+// Threads that count in several steps, which only the lock makes atomic. Some may have run before, one after the other, so that the lock is
+// biased to the last of them.
 struct several_threads : model::scenario {
     several_threads(program const& all, program const& before) : run{all} {
         for (std::size_t t = 0; t != before.size(); ++t) {
@@ -68,7 +68,7 @@ program const by_the_first{{act::run}};
 program const by_one_who_is_gone{{}, {}, {act::run}};
 program const by_two{{act::run}, {act::run, act::run}};
 
-// How stores reach others, with a fence in all threads and without.
+// Both ways in which stores become visible late, with asymmetric fences and without.
 model::options any_machine() {
     model::options how;
     how.asymmetric = GENERATE(true, false);

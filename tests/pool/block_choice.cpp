@@ -22,7 +22,7 @@ using namespace cuota::literals;
 
 namespace {
 
-// Free blocks, each a segment of its own, freed on one of two streams. Nothing is behind their addresses.
+// Free blocks, each in a segment of its own, freed on one of two streams. Their addresses are not backed by memory.
 struct shop {
     cuota::stream mine;
     cuota::stream other;
@@ -133,8 +133,8 @@ TEST_CASE("what stays is put beside what stays, whatever else would fit more tig
     block& rest = *stays.after;
     blocks.release(hole, {});
 
-    CHECK(choose_block_to_keep(blocks, {4_KiB}) == &rest);  // the hole is beside what goes
-    blocks.release(other, {});                              // and now between two that stay
+    CHECK(choose_block_to_keep(blocks, {4_KiB}) == &rest);  // the hole is next to a scratch block
+    blocks.release(other, {});                              // now it is between persistent blocks
     CHECK(choose_block_to_keep(blocks, {4_KiB}) == first.after);
     CHECK(choose_block_to_keep(blocks, {12_KiB}) == first.after);
     CHECK(choose_block_to_keep(blocks, {13_KiB}) == &rest);

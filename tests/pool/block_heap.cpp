@@ -50,7 +50,7 @@ TEST_CASE("a block_heap counts what is live, what it has, and the most of both",
     CHECK(heap.would_peak(1));
     heap.give(*a, {});
     CHECK_FALSE(heap.would_peak(1000));
-    CHECK(heap.would_peak(1001));  // of what is requested
+    CHECK(heap.would_peak(1001));  // a peak of the requested bytes
     CHECK(heap.lend(700) == 700);
     CHECK_FALSE(heap.would_peak(300));
     CHECK(heap.would_peak(301));
@@ -99,7 +99,7 @@ TEST_CASE("an aligned block skips what comes before, and that stays free", "[poo
 TEST_CASE("an aligned block is found where it just fits", "[pool][block_heap]") {
     block_heap heap;
     heap.add({address(4096), 4096});
-    heap.add({address(64_KiB + 256), 4096});  // as large, and of no use
+    heap.add({address(64_KiB + 256), 4096});  // as large, but no aligned block fits
     block* const b = take(heap, 4096, 4096);
     REQUIRE(b);
     CHECK(offset_of(*b) == 4096);
@@ -152,7 +152,7 @@ TEST_CASE("an aligned block is taken, or everything is as it was, when the host 
     block_heap heap;
     heap.add({address(256), 1_MiB});
     std::vector<block*> live;
-    for (int i = 0; i != 300; ++i) {  // so that records run out at some of them
+    for (int i = 0; i != 300; ++i) {  // enough for records to run out several times
         std::size_t const before = heap.stats().free_blocks;
         block* b = nullptr;
         for (std::size_t allowed = 0; !b; ++allowed) {
@@ -225,7 +225,7 @@ TEST_CASE("what is taken out of a block_heap counts as reserved until it is gone
     CHECK(heap.leaving() == 1_MiB);
     CHECK(heap.staying() == 2_MiB);
     CHECK(heap.stats().largest_free == 2_MiB);
-    heap.gone(*out, 0);  // it could not be given back
+    heap.gone(*out, 0);  // releasing it failed
     CHECK(heap.leaving() == 0);
     CHECK(heap.stats().segments == 2);
     out = heap.take_out(1_MiB, {}, busy);

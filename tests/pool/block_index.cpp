@@ -18,7 +18,7 @@ using cuota::detail::wait_set;
 
 namespace {
 
-// The index never touches the memory it speaks of, so any address will do.
+// The index never accesses the memory, so any addresses will do.
 void* address(std::size_t offset) { return reinterpret_cast<void*>(std::uintptr_t{0x10'0000} + offset); }
 std::size_t offset_of(block const& b) {
     return reinterpret_cast<std::uintptr_t>(b.at()) - std::uintptr_t{0x10'0000};
@@ -168,7 +168,7 @@ TEST_CASE("what is left of a taken block waits for what the whole did", "[pool][
 
     block& taken = take(blocks, 1024);
 
-    CHECK(taken.waits.is_empty());  // whoever took it has waited
+    CHECK(taken.waits.is_empty());  // the stream that took it has waited
     CHECK(points(first_fit(blocks, 1024).waits) == std::map<std::uint32_t, std::uint64_t>{{0, 1}, {1, 1}});
 }
 
@@ -313,7 +313,7 @@ TEST_CASE("a release takes nothing from the host's heap when one stream is conce
 
 TEST_CASE("without host memory blocks of two streams stay apart, and no wait is lost",
           "[pool][block_index]") {
-    constexpr std::size_t size = 8 << 20;  // in a tree: the lowest comes first
+    constexpr std::size_t size = 8 << 20;  // kept in a tree, so the lowest address comes first
     block_index blocks;
     blocks.add_segment(address(0), 2 * size);
     block& a = take(blocks, size);
@@ -327,7 +327,7 @@ TEST_CASE("without host memory blocks of two streams stay apart, and no wait is 
 
     CHECK(free_extents(blocks) == std::vector<extent>{{0, size}, {size, size}});
     blocks.for_each_free([](block const& one) { CHECK(points(one.waits).size() == 1); });
-    // The next release beside them has memory again and makes up for it.
+    // The next release beside them has host memory again and merges them.
     block& again = take(blocks, size);
     CHECK(blocks.release(again, wait_set{{0, 2}}).size == 2 * size);
 }
@@ -336,7 +336,8 @@ TEST_CASE("block_index covers every byte of its segments exactly once, whatever 
           "[pool][block_index]") {
     constexpr std::size_t segment = 64 * 1024;
     block_index blocks;
-    for (std::size_t i = 0; i != 4; ++i) blocks.add_segment(address(i * segment), segment);  // side by side
+    // Adjacent segments.
+    for (std::size_t i = 0; i != 4; ++i) blocks.add_segment(address(i * segment), segment);
     std::mt19937 random{20'260'801};
     std::vector<block*> live;
 
@@ -353,7 +354,7 @@ TEST_CASE("block_index covers every byte of its segments exactly once, whatever 
         }
         if (step % 500 != 0) continue;
 
-        std::map<std::size_t, std::pair<std::size_t, bool>> map;  // offset: size, is free
+        std::map<std::size_t, std::pair<std::size_t, bool>> map;  // offset to size and is_free
         blocks.for_each_free([&](block const& b) { map[offset_of(b)] = {b.size, true}; });
         blocks.for_each_live([&](block const& b) { map[offset_of(b)] = {b.size, false}; });
         std::size_t at = 0;
@@ -361,7 +362,7 @@ TEST_CASE("block_index covers every byte of its segments exactly once, whatever 
         for (auto const& [offset, entry] : map) {
             REQUIRE(offset == at);
             bool const starts_segment = offset % segment == 0;
-            REQUIRE_FALSE((free_before && entry.second && !starts_segment));  // would have been merged
+            REQUIRE_FALSE((free_before && entry.second && !starts_segment));  // they would have been merged
             at += entry.first;
             free_before = entry.second;
         }
@@ -417,7 +418,7 @@ TEST_CASE("block_index knows what is mapped when the first block of its range is
 
     CHECK(low.at() == address(0));
     CHECK(next.at() == address(page));
-    CHECK(whole.at() == address(page + 256));  // the same record: it is what is left
+    CHECK(whole.at() == address(page + 256));  // the same record, now of the remainder
     CHECK(blocks.free_pages() == 2 * page);
     std::vector<extent> mapped;
     blocks.for_each_mapped([&](std::byte* at, std::size_t bytes) {

@@ -24,7 +24,7 @@ using support::thrown;
 
 namespace {
 
-// Nothing is behind these addresses: the blocks of a pool are never touched.
+// These addresses are not backed by memory: a pool never accesses its blocks.
 void* address(std::size_t offset) { return reinterpret_cast<void*>(std::uintptr_t{1} << 40 | offset); }
 
 void* take(block_pool& pool, cuota::stream_ref s, std::size_t bytes) {
@@ -33,7 +33,7 @@ void* take(block_pool& pool, cuota::stream_ref s, std::size_t bytes) {
 void give(block_pool& pool, cuota::stream_ref s, void* p, std::size_t bytes) {
     pool.give(&s, p, bytes, [](bool) { FAIL("the pool is not closed"); });
 }
-// All that can be given back at a time.
+// Releases the memory that take_out_above(0) selects, if any.
 std::optional<idle_memory> drop(block_pool& pool) {
     std::optional<idle_memory> const out = pool.take_out_above(0);
     if (out) pool.gone(*out, out->bytes);
@@ -100,7 +100,7 @@ TEST_CASE("segments are taken out when nothing lives in them, as few bytes as wi
     std::optional<idle_memory> const least = pool.take_out_above(6_MiB);
     REQUIRE(least);
     CHECK((least->at == address(32_MiB) && least->bytes == 2_MiB));
-    CHECK(!pool.take_out_above(5_MiB));  // what is taken out is as good as gone
+    CHECK(!pool.take_out_above(5_MiB));  // memory that was taken out counts as released
     CHECK(pool.could_take_out(cuota::unlimited) == 6_MiB);
     CHECK(pool.reserved() == 7_MiB);
     pool.gone(*least, 2_MiB);
@@ -108,7 +108,7 @@ TEST_CASE("segments are taken out when nothing lives in them, as few bytes as wi
     std::optional<idle_memory> const kept = pool.take_out(1);
     REQUIRE(kept);
     CHECK(pool.largest_free() == 0);
-    pool.gone(*kept, 0);  // could not be given back
+    pool.gone(*kept, 0);  // releasing it failed
     CHECK(pool.largest_free() == 4_MiB);
     CHECK(drop(pool)->bytes == 4_MiB);
     CHECK(!drop(pool));
@@ -133,7 +133,7 @@ TEST_CASE(
                         pool.try_take(&in_order, {512, {}, cuota::lifespan::scratch, 256, true})};
 
     CHECK(pool.close());
-    CHECK_FALSE(pool.close());  // again
+    CHECK_FALSE(pool.close());  // already closed
 
     CHECK(has(thrown<cuota::misuse>([&] {
                   (void)pool.try_take(&in_order, {512, {{}, {"late.cpp", 3}}});
@@ -192,9 +192,9 @@ TEST_CASE("what stays gets its bytes also for a new stream, for which what is he
     cuota::stream_ref const in_order = fresh;
     block_pool pool{"main"};
     pool.add({address(0), 64_MiB});
-    give(pool, s, take(pool, s, 2_MiB), 2_MiB);  // what comes is no peak
+    give(pool, s, take(pool, s, 2_MiB), 2_MiB);  // so that the requests below set no peak
     void* const small = take(pool, s, 4096);
-    give(pool, s, small, 4096);  // held ready; all the rest is one free block
+    give(pool, s, small, 4096);  // in the thread cache; the rest is one free block
     CHECK(pool.try_take(&in_order, {1_MiB, {}, cuota::lifespan::persistent}) == small);
     CHECK(pool.stats().taken_again == 0);
     CHECK(pool.stats().free_blocks == 1);

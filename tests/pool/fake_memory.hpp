@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Pages and segments that nothing is behind, for those who count what comes to a pool and goes: it never touches them.
+/// Pages and segments that are not backed by memory, for tests that count what a pool maps and allocates.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace pool_tests {
 
 using namespace cuota::literals;
 
-/// Counts what is mapped; `most` is what there is.
+/// Counts mapped bytes; `most` is the capacity.
 class fake_pages final : public cuota::detail::page_range {
 public:
     fake_pages(std::size_t& mapped, std::size_t most) : mapped_{&mapped}, most_{most} {}
@@ -47,7 +47,7 @@ private:
     std::size_t most_;
 };
 
-/// Addresses that nothing is behind, each once; counts what is taken. `most` is what there is.
+/// Upstream that returns each address once, without memory. Counts allocated bytes; `most` is the capacity.
 class recorded_source {
 public:
     explicit recorded_source(std::size_t most = cuota::unlimited) : seen_{std::make_shared<numbers>()} {
@@ -82,7 +82,7 @@ private:
     std::shared_ptr<numbers> seen_;
 };
 
-/// A source that has nothing, and takes nothing from the heap to say so.
+/// Upstream that always throws out_of_memory, without a heap allocation.
 struct empty_source {
     void* allocate(cuota::stream_ref, std::size_t, std::size_t) {
         throw cuota::out_of_memory{cuota::refusal{}};
@@ -106,14 +106,13 @@ using shared_pool = cuota::shared<cuota::detail::pool_state>;
     return shared_pool::make(budget, source, std::nullopt, cuota::tag{"main"}, 0,
                              cuota::sole<fake_pages>::make(mapped, most));
 }
-/// Of pages only.
 [[nodiscard]] inline shared_pool pool_of_pages(cuota::budget const& budget, std::size_t& mapped,
                                                std::size_t most) {
     return shared_pool::make(budget, empty_source{}, std::nullopt, cuota::tag{"main"}, 0,
                              cuota::sole<fake_pages>::make(mapped, most));
 }
 
-/// A pool's memory on such pages, and on nothing else.
+/// Makes a pool's memory that has such pages only.
 [[nodiscard]] inline cuota::detail::pool_memory paged_memory(cuota::budget const& budget, std::size_t& mapped,
                                                              std::size_t most) {
     return {budget,

@@ -47,7 +47,6 @@ struct scene {
     cuota::scoped_pool pool;
 };
 
-// Takes a block, writes to it and gives it back, all in order of s.
 void use(cuota::scoped_pool& pool, cuota::stream_ref s, std::size_t bytes) {
     void* const p = pool.allocate(s, bytes);
     support::write_words(s, p, bytes, 1);
@@ -111,7 +110,7 @@ TEST_CASE("the host waits for the earlier use of a block that a stream takes whi
     support::write_words(on.captured.ref(), p, much, 2);
     {
         auto const graph = capture.end();
-        graph.launch(on.native);  // in no order with what ran before, but by the host
+        graph.launch(on.native);  // ordered after the earlier use by the host only
         CHECK(cudaStreamSynchronize(on.native) == cudaSuccess);
     }
     on.pool.deallocate(on.native.ref(), p, much);
@@ -188,7 +187,7 @@ TEST_CASE("a `stream` that is captured by CUDA's own calls: its freed blocks wai
     scene on{cuota::pool_growth::segments};
     void* const p = on.pool.allocate(on.owned, much);
     support::write_words(on.owned, p, much, 1);
-    on.pool.deallocate(on.owned, p, much);  // makes no CUDA call, so no event tells when the kernel is over
+    on.pool.deallocate(on.owned, p, much);  // makes no CUDA call, so no event marks the end of the kernel
     cuota::stream const other;
     foreign_capture capture{on.owned.get()};
     void* const q = on.pool.allocate(other, much);
@@ -197,7 +196,7 @@ TEST_CASE("a `stream` that is captured by CUDA's own calls: its freed blocks wai
     CHECK(kept != p);
     CHECK(on.pool.stats().reserved >= 3 * much);
     (void)on.pool.trim();
-    CHECK(machine.errors.take().size() == 1);  // what is free there cannot be waited for now
+    CHECK(machine.errors.take().size() == 1);  // the free block there cannot be waited for during the capture
     CHECK(capture.is_intact());
     (void)capture.end();
     void* const again = on.pool.allocate(other, much);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Forks of a program whose threads charge and allocate. CUOTA_STRESS=<operations>: a fork for each 10'000, 1000 at most.
+// Forks of a program whose threads charge and allocate. CUOTA_STRESS=<operations> makes one fork per 10'000 operations, at most 1000.
 
 #include <algorithm>
 #include <array>
@@ -45,7 +45,6 @@ int forks() {
     return told ? static_cast<int>(std::clamp(std::atoll(told) / 10'000, 1LL, 1000LL)) : 30;
 }
 
-// What a program has for as long as it runs.
 struct owners {
     cuota::budget account{"program", 256_MiB};
     cuota::scoped_pool pool{account};
@@ -70,7 +69,7 @@ struct owners {
     }
 };
 
-// Four threads that take and give back, and look, until it ends.
+// Four threads that allocate, free and query.
 class traffic {
 public:
     explicit traffic(owners& of) {
@@ -175,14 +174,15 @@ TEST_CASE("in a child requests of what its parent made are misuse that says so",
                 refuse([&] { (void)cuota::device_memory{}.allocate_sync(100, 256); });
                 refuse([&] { all.stream.synchronize(); });
                 if (wrong != 0) ::_exit(wrong);
-                wrong += all.account.try_charge(64);  // what cannot throw reports, and returns nothing
+                // Functions that cannot throw report an error and return 0.
+                wrong += all.account.try_charge(64);
                 wrong += all.account.room() != 0;
                 wrong += all.pool.stats().live_blocks != 0;
                 wrong += all.pool.largest_free() != 0;
                 wrong += all.pool.trim() != 0;
                 wrong += reports != 5;
                 if (wrong != 0) ::_exit(100 + wrong);
-                cuota::budget own{"child", 100};  // what it makes itself is its own
+                cuota::budget own{"child", 100};  // the child can use objects that it makes itself
                 own.charge(60);
                 ::_exit(own.held() == 60 && own.try_charge(40) && !own.try_charge(1) ? 0 : 200);
             });

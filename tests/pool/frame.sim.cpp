@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Frames where the simulated device shows the order: chunks go back after all work that may use them.
+// Frames on the simulator's race checker: chunks are freed after all work that may use them.
 #include <cuota/pool/frame.hpp>
 
 #include <optional>
@@ -107,7 +107,7 @@ TEST_CASE("memory that outlives its frame goes back in order of what used it", "
     std::optional<cuota::frame_resource> memory;
     void* late = nullptr;
     {
-        cuota::stream const a;  // goes before its memory does
+        cuota::stream const a;  // destroyed before its memory is freed
         {
             auto frame = pool.frame();
             memory = frame.resource();

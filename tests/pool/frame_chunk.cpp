@@ -15,7 +15,7 @@ using state = cuota::detail::frame_entry::state;
 
 namespace {
 
-// Nothing is behind these addresses: a chunk does not touch its bytes.
+// These addresses are not backed by memory: a chunk does not access its bytes.
 std::byte* address(std::size_t offset) {
     return reinterpret_cast<std::byte*>((std::uintptr_t{1} << 40) + offset);
 }

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t granule = block::granule;
 constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
 
-// The bins never touch the memory they speak of, so any address will do.
+// The bins never access the memory, so any addresses will do.
 std::byte* address(std::size_t offset) {
     return reinterpret_cast<std::byte*>(std::uintptr_t{0x7f3a'4000'0000} + offset);
 }
@@ -70,7 +70,7 @@ TEST_CASE("empty free_bins offer nothing", "[pool][free_bins]") {
 }
 
 TEST_CASE("free_bins offer the smallest block that fits, whatever the size", "[pool][free_bins]") {
-    // On both sides of every power of two, in whole granules: the edges of all bins' octaves among them.
+    // Sizes on both sides of every power of two, in whole granules, which include the edges of every octave of bins.
     std::vector<std::size_t> sizes;
     for (std::size_t power = granule; power <= (most >> 1) + 1 && power != 0; power *= 2)
         for (std::size_t size : {power - granule, power, power + granule})
@@ -110,7 +110,7 @@ TEST_CASE("of blocks of one size up to 4 MiB the one that came last goes first",
     for (std::size_t i : {2u, 0u, 3u, 1u}) bins.insert(blocks[i]);
 
     CHECK(fits(bins, size) == std::vector<block const*>{&blocks[1], &blocks[3], &blocks[0], &blocks[2]});
-    bins.erase(blocks[3]);  // from the middle, the front and the end
+    bins.erase(blocks[3]);  // erases from the middle, the front and the end
     CHECK(fits(bins, size) == std::vector<block const*>{&blocks[1], &blocks[0], &blocks[2]});
     bins.erase(blocks[1]);
     CHECK(fits(bins, size) == std::vector<block const*>{&blocks[0], &blocks[2]});
@@ -198,7 +198,7 @@ TEST_CASE("free_bins take nothing from the host's heap, and leave nothing in a r
 
 namespace {
 
-// Sizes as they come: many of a few small ones, many near the edges of bins, some up to terabytes.
+// Returns random sizes: many of a few small ones, many near the edges of bins, some up to terabytes.
 std::size_t random_size(std::mt19937_64& random) {
     switch (random() % 4) {
         case 0: return granule * (1 + random() % 8);
@@ -208,7 +208,7 @@ std::size_t random_size(std::mt19937_64& random) {
     }
 }
 
-// What free_bins promise, kept the plain way: by size, then the last one first or the lowest one first.
+// Reference model of free_bins: ordered by size, then last in first out or lowest address first.
 class reference {
 public:
     struct entry {
@@ -235,7 +235,7 @@ private:
     std::uint64_t next_ = 0;
 };
 
-// The first few blocks of at least that size are those of the reference, in its order.
+// Compares the first blocks of at least that size with the reference, in order.
 bool agree(free_bins const& bins, reference const& expected, std::size_t size, std::size_t at_most) {
     auto next = expected.from(size);
     bool same = bins.first_fit(size) == (next == expected.entries().end() ? nullptr : next->at);
@@ -282,7 +282,8 @@ TEST_CASE("free_bins agree with an ordered set over a million random steps", "[p
     };
     std::size_t goal = 300;
     for (int step = 0; step != 1'000'000; ++step) {
-        if (step % 10'000 == 0) goal = random() % blocks.size();  // now nearly empty, now nearly full
+        // Alternates between nearly empty and nearly full.
+        if (step % 10'000 == 0) goal = random() % blocks.size();
         bool const inserts = !out.empty() && (in.empty() || random() % 100 < (in.size() < goal ? 70 : 30));
         if (!in.empty() && random() % 4 == 0) {
             block& b = *in[random() % in.size()];
@@ -320,7 +321,7 @@ namespace {
 
 int height_of(block const* b) { return b ? 1 + std::max(height_of(b->left), height_of(b->right)) : 0; }
 
-// The height of the tree that these blocks make, all of one bin: its root is the one that no other leads to.
+// Returns the height of the tree that these blocks of one bin form. The root is the block without a parent.
 int height_of(std::vector<block> const& blocks) {
     std::set<block const*> below;
     for (block const& b : blocks)
@@ -335,7 +336,7 @@ int height_of(std::vector<block> const& blocks) {
 
 TEST_CASE("the tree of a bin stays low when blocks of one size lie at regular distances",
           "[pool][free_bins]") {
-    // A random tree of 50,000 is about 2 ln n = 22 deep on average and some 40 at its deepest; a list would be 50,000.
+    // A random tree of 50,000 nodes has an average depth of about 2 ln n = 22 and a height of about 40; a list has 50,000.
     static constexpr std::size_t size = free_bins::largest_of_one_size + granule;
     std::size_t const distance = GENERATE(as<std::size_t>{}, size, size + granule, std::size_t{1} << 21,
                                           std::size_t{3} << 20, std::size_t{1} << 26, 6765 * granule);

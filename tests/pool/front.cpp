@@ -33,7 +33,7 @@ std::byte* address(std::size_t offset) {
     return reinterpret_cast<std::byte*>(std::uintptr_t{0x10'0000} + offset);
 }
 
-// Records of live blocks of 512 bytes, side by side, all of stream 7.
+// Records of adjacent live blocks of 512 bytes, all of stream 7.
 struct row {
     std::vector<block> blocks = std::vector<block>(64);
     std::vector<block_note> notes = std::vector<block_note>(64);
@@ -50,7 +50,7 @@ struct row {
     block& operator[](std::size_t i) { return blocks[i]; }
 };
 
-// For 500 bytes, which is what those blocks were asked for.
+// Requests 500 bytes, which is the requested size of those blocks.
 template <class Write>
 block* take(front& from, thread_record& me, std::uint64_t stream, std::size_t size, Write write) {
     return from.try_take(me, stream, 500, size, write);
@@ -64,7 +64,7 @@ struct gathered {
     void operator()(block& b) { blocks.push_back(&b); }
 };
 
-// A source of addresses that nothing is behind: what is there is never touched.
+// Upstream that returns addresses without memory; they are never accessed.
 class addresses {
 public:
     void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t) { return take(bytes); }
@@ -104,7 +104,7 @@ TEST_CASE("a front gives its owner the block that he put there last", "[pool][fr
     CHECK(!take(*f, me, 8, 512));
     CHECK(!take(*f, me, 7, 768));
     CHECK(take(*f, me, 7, 512) == &r[1]);
-    bool is_in_section = false;  // who calls in waits for its end
+    bool is_in_section = false;  // a revoking thread waits for the section to end
     CHECK(take(*f, me, 7, 512, [&](block&) { is_in_section = me.sections % 2 == 1; }) == &r[0]);
     CHECK(is_in_section);
     CHECK(!take(*f, me, 7, 512));
@@ -162,7 +162,7 @@ TEST_CASE("a front keeps a few of a kind, and makes place for what its owner use
     REQUIRE((kept > 1 && kept < r.blocks.size()));
     CHECK(away.blocks.empty());
 
-    // Sooner or later a block of another stream wants the same place.
+    // Eventually a block of another stream maps to the same bin.
     block& other = r[kept];
     std::uint64_t& stream = other.note->stream;
     for (stream = 8; away.blocks.empty() && stream != 1000; ++stream) {
@@ -200,10 +200,10 @@ TEST_CASE("a front's owner asks for no more bytes than were given back to it, or
 
     REQUIRE(r[1].claim(r[1].at()));
     gathered away;
-    REQUIRE(f->put(r[1], std::ref(away)));  // with the 500 bytes that it was asked for
+    REQUIRE(f->put(r[1], std::ref(away)));  // with its 500 requested bytes
     front::account const left = f->clear(std::ref(away));
     CHECK(away.blocks == std::vector<block*>{&r[1]});
-    CHECK(r[1].requested == 0);  // what was asked for it is the front's to give again
+    CHECK(r[1].requested == 0);  // they are part of the front's credit
     CHECK(left.credit == 500);
     CHECK(left.taken == 2);
     CHECK(f->credit() == 0);
@@ -222,7 +222,7 @@ TEST_CASE("fronts are collected with all that is in them", "[pool][front]") {
     CHECK(all->collect(std::ref(away)) == 500);
     CHECK(away.blocks == std::vector<block*>{&r[0]});
     CHECK(!take(*mine, me, 7, 512));
-    CHECK(all->open_for(me) == mine);  // he called it in himself
+    CHECK(all->open_for(me) == mine);  // the owner itself has revoked it
     CHECK(all->collect(std::ref(away)) == 0);
     all->end();
     CHECK(!all->open_for(me));
@@ -247,7 +247,7 @@ TEST_CASE("a thread takes again what it gave back, and its statistics are those 
             CHECK(has(thrown<cuota::misuse>([&] { pool.close(); }).what(), "step.cpp:3"));
         }
         pool.deallocate(stream, p, 1000 + i % 20);
-        if (i % 5 == 0) CHECK(pool.largest_free() == 4_MiB);  // whole again, for who asks
+        if (i % 5 == 0) CHECK(pool.largest_free() == 4_MiB);  // the query flushes the thread cache
     }
     CHECK(pool.stats().peak_allocated == 1024);
     CHECK(pool.stats().peak_requested == 1019);
@@ -264,7 +264,7 @@ TEST_CASE("a warm pair takes no lock, up to sizes that are little of the pool",
     CHECK(pool.stats().taken_again == (bytes <= 65'536 ? 50 : 0));
     for (int i = 0; i != 11; ++i)
         pool.deallocate(cudaStreamPerThread, pool.allocate(cudaStreamPerThread, bytes), bytes);
-    CHECK(pool.stats().taken_again == (bytes <= 65'536 ? 50 : 0));  // nobody keeps a native stream
+    CHECK(pool.stats().taken_again == (bytes <= 65'536 ? 50 : 0));  // blocks of native streams are not cached
 }
 
 TEST_CASE("a thread takes again for more bytes than it gave back, while that is no peak",
@@ -274,7 +274,7 @@ TEST_CASE("a thread takes again for more bytes than it gave back, while that is 
     cuota::scoped_pool pool{budget, addresses{}, {.initial = 16_MiB}};
     pool.deallocate(stream, pool.allocate(stream, 1_MiB), 1_MiB);
     for (std::size_t i = 0; i != 100; ++i) {
-        std::size_t const bytes = 400 + i;  // 512 each
+        std::size_t const bytes = 400 + i;  // rounded to 512
         pool.deallocate(stream, pool.allocate(stream, bytes), bytes);
     }
     CHECK(pool.stats().taken_again >= 97);
@@ -282,7 +282,7 @@ TEST_CASE("a thread takes again for more bytes than it gave back, while that is 
     CHECK(pool.stats().peak_requested == 1_MiB);
 
     void* const large = pool.allocate(stream, 1_MiB);
-    for (std::size_t i = 1; i != 100; ++i) {  // a new peak each time
+    for (std::size_t i = 1; i != 100; ++i) {  // each request sets a new peak
         pool.deallocate(stream, pool.allocate(stream, i), i);
         CHECK(pool.stats().peak_requested == 1_MiB + i);
     }
@@ -300,7 +300,7 @@ TEST_CASE("what a thread holds ready is in nobody's way", "[pool][front][scoped_
         for (void* p : blocks) pool.deallocate(stream, p, 4096);
         std::thread{[&] {
             cuota::stream const own;
-            void* const all = pool.allocate(own, 16_MiB);  // what is ready has to go for it
+            void* const all = pool.allocate(own, 16_MiB);  // needs the bytes of cached blocks
             pool.deallocate(own, all, 16_MiB);
         }}.join();
     }
@@ -316,7 +316,7 @@ TEST_CASE("a pool in which a block counts holds none ready", "[pool][front][scop
     void* const a = pool.allocate(stream, 1024);
     void* const b = pool.allocate(stream, 32_KiB);
     pool.deallocate(stream, a, 1024);
-    void* const c = pool.allocate(stream, 64_KiB);  // where one that was held ready would still be missed
+    void* const c = pool.allocate(stream, 64_KiB);  // leaves room for 33 KiB only at a, if a is not cached
     pool.deallocate(stream, b, 32_KiB);
     void* const d = pool.allocate(stream, 33_KiB);
 
@@ -395,7 +395,7 @@ TEST_CASE("threads that take and give, also one another's, never have one byte t
                 mine.pop_back();
                 if (random() % 4 != 0) {
                     give(last);
-                } else {  // somebody else shall give it
+                } else {  // another thread frees it
                     std::unique_ptr<handed> other{
                         mailbox[random() % mailbox.size()].exchange(new handed{last})};
                     if (other) give(*other);

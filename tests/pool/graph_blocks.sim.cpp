@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Memory of a pool in a capture: what a graph uses is nobody else's until it ends, and nothing spoils the capture.
+// Memory of a pool in a capture: a graph's memory is not reused until the graph is destroyed, and no call invalidates the capture.
 #include <cuota/pool/graph_blocks.hpp>
 
 #include <atomic>
@@ -151,7 +151,7 @@ TEST_CASE("what was taken in a capture outlives the graph while somebody has it"
     graph->launch(on.s);
     CHECK(support::all_are(support::words(on.s, p, some), 7));
 
-    on.pool.deallocate(on.s, q, some);  // and this the graph has, while it is there
+    on.pool.deallocate(on.s, q, some);  // the graph keeps this block until it is destroyed
     for (int i = 0; i != 5; ++i) {
         void* const next = on.pool.allocate(on.s, some);
         CHECK(next != q);
@@ -183,7 +183,7 @@ TEST_CASE("a pool grows, is trimmed and makes its budget's others give back in a
     pool.deallocate(s, pool.allocate(s, 2_MiB), 2_MiB);
     auto graph = cuota::capture(s, [&] {
         CHECK(pool.trim() == 2_MiB);
-        void* const p = pool.allocate(s, 28_MiB);  // which idle has to make room for
+        void* const p = pool.allocate(s, 28_MiB);  // idle must release memory for it
         support::write_words(s, p, 28_MiB, 7);
         pool.deallocate(s, p, 28_MiB);
         CHECK(pool.trim() == 0);
@@ -206,7 +206,7 @@ TEST_CASE("other streams use the pool while one is captured, in f and in other t
     std::size_t const much = 3_MiB;
     void* const p = pool.allocate(s, much);
     support::write_words(s, p, much, 1);
-    pool.deallocate(s, p, much);  // what others have to wait for
+    pool.deallocate(s, p, much);  // other streams have to wait for this write
     auto const use = [&](cuota::stream_ref on) {
         void* const q = pool.allocate(on, much);
         support::write_words(on, q, much, 2);
@@ -232,7 +232,7 @@ TEST_CASE("captures begin and end while another thread wants what their stream h
     support::machine const machine;
     cuota::stream const s;
     cuota::scoped_pool pool{cuota::budget{"test", 1_MiB}, {.growth = cuota::pool_growth::segments}};
-    std::size_t const much = 100_KiB;  // more than a thread holds ready
+    std::size_t const much = 100_KiB;  // larger than the blocks of a thread cache
     auto const use = [&](cuota::stream_ref on) {
         void* const p = pool.allocate(on, much);
         cuota::rt::fill_bytes(p, 1, much, on);
@@ -366,6 +366,7 @@ TEST_CASE(
     program();
     CHECK(support::survives_every_failure(machine, program, {cudaErrorUnknown}).silent == 0);
     support::survives_every_failure(machine, program,
-                                    {cudaErrorMemoryAllocation});  // a pool asks for less then
+                                    // A pool then retries with smaller requests.
+                                    {cudaErrorMemoryAllocation});
     CHECK(on.account.held() == 0);
 }

@@ -32,7 +32,7 @@ bool is_sound(detail::lifetime_part const& part, detail::part_offsets const& pla
     return peak == plan.peak;
 }
 
-/// The lowest offset by trying every one of them.
+/// Finds the lowest offset by trying every one.
 std::size_t lowest_free(detail::lifetime_part const& part, detail::part_offsets const& plan,
                         std::vector<std::uint32_t> const& placed, std::uint32_t mine) {
     for (std::size_t at = 0;; ++at)

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t page = pool_tests::paged_blocks::page;
 
-// Pages of a range, and which of them a request would get.
+// Pages of a range, and the window that a request would get.
 struct pages : pool_tests::paged_blocks {
     using paged_blocks::paged_blocks;
 
@@ -86,14 +86,14 @@ TEST_CASE("a window goes over several holes, and around what is live", "[pool][g
     CHECK(w->missing == 2 * page);
     CHECK(w->idle == 2 * page);
     CHECK(p.choose(5 * page)->at == address(0));
-    CHECK(p.choose(6 * page)->at == address(6 * page));  // five pages are before the live one
+    CHECK(p.choose(6 * page)->at == address(6 * page));  // only five pages precede the live block
     CHECK_FALSE(p.choose(10 * page));
 }
 
 TEST_CASE("the least in all counts the free pages that a window keeps from others", "[pool][grow_window]") {
     pages p{16};
     p.map(0, page);
-    p.take(0, page / 2);  // a half of a page is free before the hole
+    p.take(0, page / 2);  // half a page is free before the hole
     p.map(8 * page, 11 * page);
     std::size_t const size = 3 * page + page / 2;
     CHECK(p.choose(size)->missing == page);
@@ -121,7 +121,7 @@ TEST_CASE("a window that takes a part of a mapping keeps all of it from others",
     p.map(16 * page, 24 * page, 8 * page);
     auto const beside = p.choose(20 * page, growth_aim::least_in_all);
     REQUIRE(beside);
-    CHECK(beside->at == address(page));  // seven pages of a mapping that cannot go
+    CHECK(beside->at == address(page));  // seven pages of a mapping that cannot be unmapped
     CHECK(beside->missing == 8 * page);
     CHECK(beside->idle == 8 * page);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Pages of a device, and a pool that grows by them.
+// Pages of a device, and a pool that grows by pages.
 #include <cuota/pool/growing_range.hpp>
 
 #include <atomic>
@@ -42,7 +42,6 @@ struct allocation {
     std::size_t bytes;
 };
 
-// A pool, and what is taken of it.
 struct user {
     cuota::scoped_pool& pool;
     cuota::stream_ref s;
@@ -62,7 +61,7 @@ struct user {
     }
 };
 
-// Pages of the device, and what somebody does while the next ones are mapped, once.
+// Pages of a device. Calls `meanwhile` once, while the next pages are mapped.
 class pages_that_tell final : public cuota::detail::page_range {
 public:
     explicit pages_that_tell(std::function<void()>& meanwhile) : meanwhile_{meanwhile} {}
@@ -81,7 +80,7 @@ private:
     cuota::sole<page_range> const pages_ = device_pages::make(cuota::device{0}, 64_MiB);
 };
 
-// Mappings of one page.
+// Mappings of one page each.
 constexpr cuota::detail::mapping_sizes by_page{2_MiB, 2_MiB, 1, cuota::unlimited};
 
 bool is_on_a_page(void const* p) { return reinterpret_cast<std::uintptr_t>(p) % 2_MiB == 0; }
@@ -152,7 +151,7 @@ TEST_CASE("a pool takes a GiB of a large device by few calls, and gives it back 
         u.give(2);
         before = 8_MiB;
     }
-    // Calls of the driver: the runtime keeps a thread's capture mode by itself.
+    // Counts driver calls: the runtime changes a thread's capture mode without one.
     char const* const in_the_thread = "cudaThreadExchangeStreamCaptureMode";
     calls_since const all, modes{in_the_thread};
     u.take(1_GiB);
@@ -187,7 +186,7 @@ TEST_CASE("a pool that has much maps a little more than a request, so that the n
     support::machine const machine{large};
     simulator::set_memory_checks(simulator::memory_checks::off);
     CHECK(calls_for_128_pages(cuota::budget{"trainer", cuota::unlimited}) <= 110);
-    // A budget that could be filled is filled by what was asked for, and by nothing else: all of it fits.
+    // If the requests fill the budget exactly, the pool maps only requested pages, so that all of them fit.
     CHECK(calls_for_128_pages(cuota::budget{"trainer", 256_MiB}) == 128);
 }
 
@@ -206,7 +205,8 @@ TEST_CASE("a mapping goes as a whole, when nothing lives in it any more", "[pool
     CHECK(pool.trim() == 32_MiB);
     CHECK(pool.stats().reserved == 64_MiB);
     CHECK(pool.largest_free() == 64_MiB - 256);
-    CHECK(u.take(8_MiB) == static_cast<std::byte*>(small) + 256);  // what cannot go can be used
+    // Memory that cannot be unmapped can be reused.
+    CHECK(u.take(8_MiB) == static_cast<std::byte*>(small) + 256);
     CHECK(mapped.count() == 2);
     u.give_all();
     CHECK(pool.trim() == 64_MiB);
@@ -253,7 +253,7 @@ TEST_CASE("a device that had too little is grown on by pages, until more is give
     {
         calls_since const mapped{"cuMemMap"};
         u.take(8_MiB);
-        CHECK(mapped.count() == 1);  // it is not known yet
+        CHECK(mapped.count() == 1);  // no failure has been seen yet
     }
     CHECK_THROWS_AS(pool.allocate(stream, 1_GiB), cuota::out_of_memory);
     calls_since const mapped{"cuMemMap"};
@@ -271,10 +271,10 @@ TEST_CASE("a pool maps the pages that a request lacks, and no more", "[pool][gro
 
     u.take(1_MiB);
     CHECK(budget.held() == 2_MiB);
-    void* const second = u.take(4_MiB);  // a half of a page is there
+    void* const second = u.take(4_MiB);  // half a page is free
     CHECK(budget.held() == 6_MiB);
     CHECK(second == static_cast<std::byte*>(u.all[0].at) + 1_MiB);
-    support::write_words(stream, second, 4_MiB, 3);  // over three pages
+    support::write_words(stream, second, 4_MiB, 3);  // spans three pages
     CHECK(support::all_are(support::words(stream, second, 4_MiB), 3));
     CHECK(pool.stats().segments == 1);
     CHECK(pool.stats().reserved == 6_MiB);
@@ -444,7 +444,7 @@ TEST_CASE("trim gives back whole pages anywhere, and as few as will do", "[pool]
     CHECK(pool.trim(14_MiB) == 0);
     CHECK(pool.trim(14_MiB - 1) == 2_MiB);
     CHECK(budget.held() == 12_MiB);
-    CHECK(pool.largest_free() == 6_MiB);  // it was of the smaller one
+    CHECK(pool.largest_free() == 6_MiB);  // the page came from the smaller free block
     CHECK(pool.trim(9_MiB) == 4_MiB);
     CHECK(pool.trim() == 2_MiB);
     CHECK(pool.trim() == 0);
@@ -473,10 +473,10 @@ TEST_CASE("while one thread trims a pool and waits, another uses it", "[pool][gr
     std::thread trimmer{[&] { given = pool.trim(2_MiB); }};
     while (waits.count() == 0) std::this_thread::yield();
 
-    CHECK(pool.stats().reserved == 6_MiB);  // until it is given back
+    CHECK(pool.stats().reserved == 6_MiB);  // until it is released
     void* const p = pool.allocate(b, 1_MiB);
     pool.deallocate(b, p, 1_MiB);
-    CHECK(pool.trim(2_MiB) == 0);  // what is about to go is enough
+    CHECK(pool.trim(2_MiB) == 0);  // the memory that is being released suffices
 
     gate.open();
     trimmer.join();
@@ -526,8 +526,8 @@ TEST_CASE("what is given back beside pages while they are mapped is used in its 
     cuota::rt::fill_bytes(p, 1, 1_MiB, a);
     meanwhile = [&] { pool.deallocate(a, p, 1_MiB); };
 
-    void* const q =
-        pool.allocate(b, 2_MiB);  // a half of a page is there, and a half was not when it was asked
+    // When it is requested, half of the page is free; the other half is freed while pages are mapped.
+    void* const q = pool.allocate(b, 2_MiB);
 
     REQUIRE(q == p);
     cuota::rt::fill_bytes(q, 2, 2_MiB, b);
@@ -551,7 +551,7 @@ TEST_CASE("a pool's last owner waits for work on what was never given back", "[p
         opener = std::thread{[&] { gate->open(); }};
     }
     opener.join();
-    CHECK(machine.errors.take().size() == 1);  // that it was lost; not that work came too late
+    CHECK(machine.errors.take().size() == 1);  // reports the leak, but no unfinished work
     CHECK(cudaStreamSynchronize(a.get()) == cudaSuccess);
     CHECK(budget.held() == 0);
 }
@@ -642,8 +642,8 @@ TEST_CASE("the life of a pool of pages survives the failure of any CUDA call", "
             u.take(2_MiB);
             u.take(1_MiB + 512_KiB);
             pool.deallocate(b, std::exchange(u.all[0].at, nullptr), 2_MiB);
-            u.take(2_MiB + 256_KiB);  // beside the second block, on a page that was the first one's
-            u.take(1_MiB);            // a segment: no page is left of the cap
+            u.take(2_MiB + 256_KiB);  // next to the second block, with the first one's page
+            u.take(1_MiB);            // a segment, because no page is left under the cap
             u.give(2);
             (void)pool.trim(3_MiB);
         } catch (...) {
@@ -720,7 +720,7 @@ TEST_CASE("threads that grow and trim one pool of pages share it", "[pool][growi
             std::mt19937 random{seed};
             cuota::stream const s;
             for (int i = 0; i != 40; ++i) {
-                std::size_t const bytes = 1 + random() % (6_MiB);  // four of them, each with an edge
+                std::size_t const bytes = 1 + random() % (6_MiB);  // up to four pages, the outer ones in part
                 try {
                     void* const p = pool.allocate(s, bytes);
                     if (i % 7 == 0) pool.trim(random() % 16_MiB);
@@ -745,7 +745,7 @@ TEST_CASE("what a device that is short refuses says what would fit beside what l
     cuota::stream const stream;
     cuota::scoped_pool pool{budget};
     user u{pool, stream};
-    u.take(3_MiB);  // beside it 1 MiB of a page
+    u.take(3_MiB);  // leaves 1 MiB of a page free
     simulator::set_other_programs(0, 10_MiB);
     REQUIRE(cuota::device{0}.memory().free == 2_MiB);
 
@@ -769,10 +769,10 @@ TEST_CASE("pages that can neither be used nor unmapped stay charged, and go when
         u.take(2_MiB);
         u.take(2_MiB);
         u.give(1);
-        REQUIRE(pool.trim() == 2_MiB);  // a hole between two that live
+        REQUIRE(pool.trim() == 2_MiB);  // leaves a hole between live blocks
         u.give(2);
 
-        // Of 4 MiB behind what lies free one page comes, and that does not go when it is tried twice.
+        // Of 4 MiB behind the free block one page is mapped, and unmapping it fails twice.
         simulator::fail_call("cuMemCreate", 3, cudaErrorUnknown);
         simulator::fail_call("cuMemUnmap", 1, cudaErrorUnknown);
         simulator::fail_call("cuMemUnmap", 2, cudaErrorUnknown);
@@ -784,10 +784,10 @@ TEST_CASE("pages that can neither be used nor unmapped stay charged, and go when
         CHECK(now.reserved == simulator::live().device_bytes);
         CHECK(budget.held() == now.reserved);
         CHECK(now.reserved == 6_MiB);
-        CHECK(pool.trim() == 2_MiB);  // what is free
+        CHECK(pool.trim() == 2_MiB);  // the free page
         CHECK(budget.held() == simulator::live().device_bytes);
 
-        u.take(8_MiB);  // elsewhere
+        u.take(8_MiB);  // at other addresses
         CHECK(budget.held() == simulator::live().device_bytes);
         u.give_all();
     }

@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::size_t page = pool_tests::paged_blocks::page;
 
-// 32 pages with memory behind all but the last, as one free block.
+// 32 pages as one free block; all but the last are backed by memory.
 struct mapped_range : pool_tests::paged_blocks {
     mapped_range() : paged_blocks{32} { map(0, 31 * page); }
     [[nodiscard]] block& whole() {
@@ -66,7 +66,8 @@ TEST_CASE("no more pages are given than are asked for, rounded up to one", "[poo
     CHECK(could_be_idle(r.index, 3 * page, {}) == 3 * page);
     CHECK(could_be_idle(r.index, 3 * page + 1, {}) == 4 * page);
     CHECK(is_pages(choose_idle(r.index, 3 * page, {}), 28 * page, 31 * page));
-    CHECK(is_pages(choose_idle(r.index, 3 * page + 1, {}), 28 * page, 31 * page));  // and one more next
+    // The fourth page would be next.
+    CHECK(is_pages(choose_idle(r.index, 3 * page + 1, {}), 28 * page, 31 * page));
     CHECK(is_pages(choose_idle(r.index, 1, {}), 30 * page, 31 * page));
 }
 
@@ -116,7 +117,7 @@ TEST_CASE("a mapping goes as a whole, and only when all of it is free", "[pool][
     CHECK(is_pages(choose_idle(r.index, cuota::unlimited, {}), 8 * page, 18 * page));
     CHECK(could_be_idle(r.index, cuota::unlimited, {}) == 10 * page);
     r.take(16 * page, 2 * page);
-    CHECK(is_pages(choose_idle(r.index, page, {}), 8 * page, 16 * page));  // there is nothing smaller
+    CHECK(is_pages(choose_idle(r.index, page, {}), 8 * page, 16 * page));  // nothing smaller is free
     CHECK(could_be_idle(r.index, page, {}) == 8 * page);
     r.index.release(live, {});
     CHECK(could_be_idle(r.index, cuota::unlimited, {}) == 16 * page);
@@ -129,7 +130,7 @@ TEST_CASE("what is no larger than what is asked for goes first, then the smalles
     r.map(8 * page, 10 * page, 2 * page);
     r.map(16 * page, 32 * page, 16 * page);
     CHECK(is_pages(choose_idle(r.index, 3 * page, {}), 8 * page, 10 * page));
-    CHECK(could_be_idle(r.index, 3 * page, {}) == 6 * page);  // and then 4 for the last one
+    CHECK(could_be_idle(r.index, 3 * page, {}) == 6 * page);  // 2 pages, then 4 for the last one
     CHECK(is_pages(choose_idle(r.index, page, {}), 8 * page, 10 * page));
     CHECK(is_pages(choose_idle(r.index, 7 * page, {}), 8 * page, 10 * page));
     r.index.add_segment(address(100 * page), page);

@@ -36,7 +36,8 @@ TEST_CASE("a birth tells what was meant, and how many steps have begun since", "
 }
 
 TEST_CASE("ages stay right when the steps of a pool are more than a birth can count", "[pool][lifespan]") {
-    cuota::detail::step_time const late = (cuota::detail::step_time{1} << 30) - 1;  // the last one in 30 bits
+    // The largest value of 30 bits.
+    cuota::detail::step_time const late = (cuota::detail::step_time{1} << 30) - 1;
     birth const b{late, lifespan::step};
     CHECK(b.age(late + 2) == 1);
     CHECK(b.age(late + 240) == 120);

@@ -56,7 +56,7 @@ TEST_CASE("independent_parts share no step, and blocks of no size are in none", 
 
     auto const parts =
         parts_of({{5, 8, 1}, {0, 3, 2}, {3, 5, 4}, {2, 3, 8}, {7, 9, 16}, {20, 21, 32}, {0, 30, 0}});
-    REQUIRE(parts.size() == 4);  // [0, 3) and [3, 5) only touch
+    REQUIRE(parts.size() == 4);  // [0, 3) and [3, 5) do not overlap
     CHECK(parts[0].blocks.size() == 2);
     CHECK(parts[0].most_alive == 10);
     CHECK(parts[1].most_alive == 4);

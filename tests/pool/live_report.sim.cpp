@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What is live and what is in flight, told by a pool whose work a test can hold up.
+// Reports of live and in-flight memory, by a pool whose work a test can block.
 #include <cuota/pool/live_report.hpp>
 
 #include <algorithm>

@@ -19,12 +19,12 @@ using cuota::detail::live_table;
 
 namespace {
 
-// The table never touches the memory it speaks of, so any address will do.
+// The table never accesses the memory, so any addresses will do.
 std::byte* address(std::size_t offset) {
     return reinterpret_cast<std::byte*>(std::uintptr_t{0x7f3a'4000'0000} + offset);
 }
 
-// Records of one store, at regular distances, and a table of those.
+// Records of one store at regular distances, and a table of them.
 struct records {
     block_store store;
     std::vector<block*> blocks;
@@ -41,7 +41,6 @@ void enter(live_table& table, block& b) {
     table.insert(b);
 }
 
-// Those that are visited, each once.
 std::set<block const*> visited(live_table const& table) {
     std::set<block const*> found;
     table.for_each([&](block const& b) { REQUIRE(found.insert(&b).second); });
@@ -143,8 +142,8 @@ TEST_CASE("what is erased from a live_table makes room, without the host's heap"
     CHECK(table.count() == 20);
 }
 
-// A table that starts at 64 places and is kept up to three quarters full: runs that collide, and that go over the table's
-// end, come by the thousand among so many addresses.
+// The table starts with 64 slots and is filled up to three quarters. With the many addresses used here, colliding runs, some of them across
+// the table's end, occur thousands of times.
 TEST_CASE("a small live_table agrees with a map over many random steps", "[pool][live_table]") {
     std::mt19937_64 random{20'261'121};
     records blocks{48};
@@ -241,6 +240,6 @@ TEST_CASE("a live_table is as it was when the host has no memory for it to grow"
         enter(table, blocks[i - 1]);
     }
 
-    CHECK(failed == 6);  // 64 places, 128, ... 2048
+    CHECK(failed == 6);  // at 64 slots, 128, ... 2048
     for (block* b : blocks.blocks) REQUIRE(table.find(b->at()) == b);
 }

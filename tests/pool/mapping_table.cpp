@@ -32,7 +32,7 @@ std::size_t up_to(mapping_table const& t, std::size_t offset) {
     return t.edge_up_to(reinterpret_cast<std::uintptr_t>(address(offset))) - (std::uintptr_t{1} << 40);
 }
 
-// The mappings that fill a hole.
+// Returns the sizes of the mappings that fill a hole.
 std::vector<std::size_t> filled(std::size_t hole, mapping_sizes sizes) {
     std::vector<std::size_t> all;
     for (std::size_t done = 0; done != hole; done += all.back()) all.push_back(sizes.next(hole - done));
@@ -54,7 +54,7 @@ TEST_CASE("a mapping is a part of what is left when it is made, and at least a p
     CHECK(filled(16_MiB, {page, 64_MiB, 2, 16_MiB}) == std::vector<std::size_t>{8_MiB, 4_MiB, 2_MiB, 2_MiB});
     CHECK(filled(4_MiB, {page, 64_MiB, 1024, 0}) == std::vector<std::size_t>{page, page});
     CHECK(filled(4_MiB, {page, page / 2, 1, cuota::unlimited}) == std::vector<std::size_t>{page, page});
-    // What one hole takes the next one has not.
+    // Memory that one hole has taken is not available to the next.
     mapping_sizes sizes{page, 64_MiB, 2, 16_MiB};
     CHECK(sizes.next(8_MiB) == 8_MiB);
     CHECK(sizes.next(8_MiB) == 4_MiB);
@@ -70,7 +70,7 @@ TEST_CASE("without mappings each page has its edges", "[pool][mapping_table]") {
 }
 
 TEST_CASE("a mapping has no edge inside, until it is unmapped", "[pool][mapping_table]") {
-    // Within a word of the table, over the end of one, and over several.
+    // Mappings within a word of the table, across the end of one, and over several.
     for (std::size_t const first : {0U, 3U, 60U, 63U, 64U, 130U})
         for (std::size_t const pages : {1U, 2U, 4U, 32U, 64U, 200U}) {
             mapping_table t{address(0), page};
@@ -93,7 +93,7 @@ TEST_CASE("edges are those of the mappings, whatever comes and goes", "[pool][ma
     constexpr std::size_t pages = 400;
     std::mt19937 random{11};
     mapping_table t{address(0), page};
-    std::vector<std::size_t> begins(pages);  // of the mapping of each page
+    std::vector<std::size_t> begins(pages);  // first page of each page's mapping
     for (std::size_t i = 0; i != pages; ++i) begins[i] = i;
     for (int round = 0; round != 2'000; ++round) {
         std::size_t const at = begins[random() % pages];

@@ -20,7 +20,7 @@ using cuota::detail::offset_board;
 using index = offset_board::index;
 using stretch = offset_board::stretch;
 
-/// Two sections: a and b live in the first one, b and c in the second.
+/// Two sections: a and b live in the first, b and c in the second.
 struct three_blocks {
     static constexpr index a = 0, b = 1, c = 2;
     lifetime_part part = support::parts_of({{0, 2, 4}, {1, 3, 2}, {2, 4, 3}}).front();
@@ -30,7 +30,6 @@ struct three_blocks {
 
 stretch all_of(offset_board const& board) { return {0, board.sections() - 1}; }
 
-/// All that can be asked of a board.
 std::vector<std::uint64_t> answers(offset_board const& board) {
     std::vector<std::uint64_t> all{board.placed(), board.mark()};
     for (offset_board::block const& b : board.blocks()) all.insert(all.end(), {b.is_placed, b.lowest});
@@ -40,7 +39,7 @@ std::vector<std::uint64_t> answers(offset_board const& board) {
     return all;
 }
 
-/// The lowest offset above all placed blocks that live when it does.
+/// Returns the lowest offset above all placed blocks that are live at the same time.
 std::uint64_t lowest_above_placed(offset_board const& board, offset_board::block const& b) {
     std::uint64_t lowest = 0;
     for (offset_board::block const& o : board.blocks())
@@ -48,9 +47,9 @@ std::uint64_t lowest_above_placed(offset_board const& board, offset_board::block
     return lowest;
 }
 
-/// A section by the blocks alone.
+/// A section, computed from the blocks alone.
 struct expected_section {
-    std::uint64_t top = 0;  // of what is placed
+    std::uint64_t top = 0;  // of the placed blocks
     std::uint64_t lowest = std::numeric_limits<std::uint64_t>::max();
     std::uint64_t waiting = 0;
     index count = 0, crossing = 0;
@@ -71,7 +70,7 @@ struct expected_section {
     [[nodiscard]] std::uint64_t floor() const { return count == 0 ? top : lowest; }
 };
 
-/// The first section in which what waits does not fit.
+/// Returns the first section in which the waiting blocks do not fit.
 index check_sections(offset_board const& board, std::uint64_t capacity) {
     index broken = offset_board::nobody;
     for (index s = 0; s != board.sections(); ++s) {
@@ -94,7 +93,7 @@ std::vector<index> waiting_blocks(offset_board const& board) {
     return all;
 }
 
-/// What is empty, and what nothing crosses, among the sections of a block.
+/// Counts, among the sections of a block, those without waiting blocks and the boundaries that no waiting block crosses.
 std::size_t gaps(offset_board const& board, stretch of) {
     std::size_t count = 0;
     for (index s = of.first; s <= of.last; ++s)
@@ -102,7 +101,6 @@ std::size_t gaps(offset_board const& board, stretch of) {
     return count;
 }
 
-/// Places a block and checks all that came of it.
 void place_and_check(offset_board& board, index i, std::uint64_t capacity) {
     std::size_t const gaps_before = gaps(board, board[i].span());
     std::size_t const placed_before = board.placed();
@@ -156,13 +154,14 @@ TEST_CASE("offset_board names the section in which what waits does not fit", "[p
         t.board.place(t.a);
         auto const done = t.board.place(t.b);
         CHECK(t.board.raise_floors(t.all, done.changed, 0) == (capacity == 9 ? offset_board::nobody : 1));
-        CHECK(t.board.cause(1) == t.all);  // b lies on a, in the first one
-        CHECK(t.board.raise_floors({0, 0}, done.changed, 0) == offset_board::nobody);  // not looked at
+        CHECK(t.board.cause(1) == t.all);  // b lies on a, which is in section 0
+        // Section 1 is not checked.
+        CHECK(t.board.raise_floors({0, 0}, done.changed, 0) == offset_board::nobody);
     }
     t.board.clear(9);
     CHECK(t.board.raise_floors(t.all, t.all, 3) == offset_board::nobody);
     CHECK(t.board.raise_floors(t.all, t.all, 4) == 0);
-    CHECK(t.board.floor(0) == 0);  // a block could lie there, but for those below 4 it is too late
+    CHECK(t.board.floor(0) == 0);  // a block could lie at 0, but none may be below 4 any more
     CHECK(t.board.cause(0) == stretch{0, 0});
 }
 
@@ -187,7 +186,7 @@ TEST_CASE("offset_board looks at the blocks of a section until one is found", "[
         seen.push_back(i);
         return false;
     }));
-    // Not {t.b, t.c}, of which nvcc 13.0 makes {(t.b, t.c)}.
+    // Not {t.b, t.c}, which nvcc 13.0 parses as {(t.b, t.c)}.
     CHECK(seen == std::vector<index>{three_blocks::b, three_blocks::c});
     CHECK(t.board.any_member(0, [&](index i) {
         seen.push_back(i);
@@ -257,5 +256,5 @@ TEST_CASE("offset_board: what lies outside of a floor's cause has no part in its
                 if (other.placed() != board.placed()) ++narrow;
             }
         }
-    CHECK(narrow > 1'000);  // the cause is not all of time
+    CHECK(narrow > 1'000);  // causes are often shorter than the whole time
 }

@@ -22,10 +22,10 @@ using cuota::offset_plan;
 using cuota::plan_offsets;
 using namespace std::chrono_literals;
 
-/// The 12 B example: as much is alive at once, and it takes no more.
+/// A set of blocks with a plan of 12 bytes, which is also the lower bound.
 std::vector<lifetime> const twelve{{0, 3, 4}, {3, 9, 4}, {0, 9, 4}, {9, 21, 4}, {0, 21, 4}};
 
-/// Pairs in conflict, each looked at.
+/// Returns true if two conflicting blocks overlap; checks every pair.
 bool overlaps(std::vector<lifetime> const& blocks, offset_plan const& plan) {
     for (std::size_t i = 0; i != blocks.size(); ++i)
         for (std::size_t j = 0; j != i; ++j)
@@ -42,7 +42,7 @@ std::size_t total(std::vector<lifetime> const& blocks) {
     return sum;
 }
 
-/// The least peak by trying every offset of every block below `best`.
+/// Lowers `best` to the smallest peak, by trying every offset of every block.
 void try_every_offset(std::vector<lifetime> const& blocks, offset_plan& plan, std::size_t row,
                       std::size_t& best) {
     if (row == blocks.size()) {
@@ -106,7 +106,7 @@ TEST_CASE("plan_offsets knows when no plan comes down to what is alive at once",
         CHECK(plan.peak == plan.lower_bound + 1);
         CHECK(!check_offsets(blocks, plan));
         offset_plan tried;
-        std::size_t best = plan.peak;  // nothing lower is found by trying
+        std::size_t best = plan.peak;  // the search finds nothing lower
         try_every_offset(blocks, tried, 0, best);
         CHECK(best == plan.peak);
         CHECK(!plan_offsets(blocks, {.capacity = plan.lower_bound}).fits(plan.lower_bound));
@@ -197,7 +197,7 @@ TEST_CASE("plan_offsets of awkward shapes", "[pool][offset_plan]") {
         CHECK(plan.ratio() < 1.2);
     }
     CHECK(plan_offsets(alike).peak == 3'000);
-    CHECK(plan_offsets(nested, {.time_limit = 20s}).proven);  // in a small part of that
+    CHECK(plan_offsets(nested, {.time_limit = 20s}).proven);  // in a small part of that time
 }
 
 TEST_CASE("plan_offsets refuses what lifetimes refuse", "[pool][offset_plan]") {
@@ -213,7 +213,7 @@ TEST_CASE("check_offsets names the rows of a conflict", "[pool][offset_plan]") {
     offset_plan plan = plan_offsets(twelve);
     offset_plan const good = plan;
 
-    plan.peak = 11;  // the highest ends above it
+    plan.peak = 11;  // the highest block ends above it
     REQUIRE(check_offsets(twelve, plan));
     CHECK(check_offsets(twelve, plan)->first == check_offsets(twelve, plan)->second);
 

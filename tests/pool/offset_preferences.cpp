@@ -33,7 +33,7 @@ lifetime_part many_blocks() {
     return support::parts_of(blocks).front();
 }
 
-/// Which share of all pairs of blocks stands in the same order in both.
+/// Returns the fraction of pairs of blocks that have the same order in both.
 double agreement(std::vector<index> const& a, std::vector<index> const& b) {
     std::size_t same = 0, pairs = 0;
     for (std::size_t i = 0; i != a.size(); ++i)
@@ -46,7 +46,7 @@ std::vector<index> sorted(std::vector<index> ranks) {
     return ranks;
 }
 
-/// In how many of the attempts that draw anew, of 300, block `first` has a lower rank than block `second`.
+/// Returns in how many of 300 newly drawn attempts block `first` has a lower rank than block `second`.
 int times_before(offset_preferences& preferences, index first, index second) {
     int count = 0;
     for (std::uint64_t attempt = 1; attempt != 601; attempt += 2) {
@@ -86,7 +86,7 @@ TEST_CASE("offset_preferences gives every block a rank of its own, other ones in
         seen.insert(ranks);
         for (index const i : all) REQUIRE(preferences.rank(i) == ranks[i]);
     }
-    CHECK(seen.size() > 40);  // one that repeats what went furthest may come to the same ranks
+    CHECK(seen.size() > 40);  // a repeated attempt may have the ranks of the best one
 }
 
 TEST_CASE("offset_preferences ranks some blocks anew, and as they were again", "[pool][offset_preferences]") {
@@ -126,7 +126,7 @@ TEST_CASE("offset_preferences tries what went furthest once more in every other 
     CHECK(repeated > 0.93);
     CHECK(drawn < 0.85);
 
-    // Each attempt makes it count a little less, until 20 are further.
+    // Each attempt reduces its weight a little, until 20 placed blocks count for more.
     for (std::uint64_t attempt = 22; attempt != 122; ++attempt) {
         preferences.begin(attempt);
         preferences.note_placed(20);
@@ -148,7 +148,7 @@ TEST_CASE("offset_preferences prefers blocks that are large, or live long", "[po
 
 TEST_CASE("offset_preferences prefers blocks where floors went too high", "[pool][offset_preferences]") {
     auto const part =
-        support::parts_of({{0, 2, 5}, {1, 4, 9}, {3, 5, 5}}).front();  // the last is like the first
+        support::parts_of({{0, 2, 5}, {1, 4, 9}, {3, 5, 5}}).front();  // the last block is like the first
     offset_preferences untroubled{part};
     int const by_chance = times_before(untroubled, 2, 0);
     CHECK(by_chance > 110);

@@ -20,7 +20,7 @@ namespace {
 namespace detail = cuota::detail;
 using detail::search_result;
 
-/// The least peak of all: some order of placing every block at its lowest offset gives it.
+/// Returns the smallest peak: some order of placing every block at its lowest offset yields it.
 std::size_t least_peak(detail::lifetime_part const& part) {
     detail::block_order order(part.blocks.size());
     std::iota(order.begin(), order.end(), 0U);
@@ -47,7 +47,7 @@ bool is_sound(detail::lifetime_part const& part, std::vector<std::size_t> const&
 
 auto const never = [] { return false; };
 
-/// Blocks that fill [0, width) x [0, height) without a hole: cut from it at random.
+/// Returns blocks that tile [0, width) x [0, height), cut at random.
 std::vector<cuota::lifetime> cut_to_pieces(std::mt19937_64& random, std::size_t width, std::size_t height,
                                            std::size_t cuts) {
     struct rectangle {

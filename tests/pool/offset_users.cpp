@@ -34,7 +34,7 @@ TEST_CASE("offset_users knows who has the bytes from an offset on", "[pool][offs
     }
     for (auto const& [offset, who] : expected) {
         CHECK(users.of(offset) == who);
-        CHECK(users.of(offset + 1) == offset_users::nobody);  // no multiple of anything
+        CHECK(users.of(offset + 1) == offset_users::nobody);  // not an entered offset
     }
 }
 

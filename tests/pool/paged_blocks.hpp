@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Blocks at addresses that nothing is behind: who has only their records never touches them.
+/// Blocks at addresses that are not backed by memory, for tests that use only their records.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace pool_tests {
     return static_cast<std::size_t>(b.at() - address(0));
 }
 
-/// The pages of a range at address(0); what is not said to be mapped is a hole.
+/// The pages of a range at address(0). Pages that were not mapped are holes.
 struct paged_blocks {
     using block = cuota::detail::block;
 
@@ -29,7 +29,7 @@ struct paged_blocks {
 
     explicit paged_blocks(std::size_t count) { index.add_range(address(0), count * page, page); }
 
-    /// Maps [from, until), free then, by mappings of at most so many bytes.
+    /// Maps [from, until) as free memory, in mappings of at most `largest` bytes.
     void map(std::size_t from, std::size_t until, std::size_t largest = page) {
         block* at = nullptr;
         index.for_each_hole([&](block& hole) {
@@ -39,14 +39,14 @@ struct paged_blocks {
         block& held = index.hold_window(*at, address(from), address(until));
         index.join_window(held, address(until), {page, largest, 1, cuota::unlimited}, {});
     }
-    /// Makes `bytes` live, at an offset in a free block.
+    /// Allocates `bytes` bytes at an offset inside a free block.
     block& take(std::size_t from, std::size_t bytes) {
         block* at = nullptr;
         index.for_each_free([&](block& b) {
             if (b.at() <= address(from) && address(from) < b.end()) at = &b;
         });
         REQUIRE(at);
-        if (at->at() != address(from)) {  // what is before it is free again at once
+        if (at->at() != address(from)) {  // the part before it is freed again
             block& before = index.take(*at, static_cast<std::size_t>(address(from) - at->at()), 0, {});
             block& taken = take(from, bytes);
             index.release(before, {});

@@ -29,7 +29,7 @@ public:
     void step_ended() noexcept override {}
     void ended() noexcept override {}
 
-    std::vector<std::size_t> over;  // the bytes of each, in the order in which they came
+    std::vector<std::size_t> over;  // bytes of completed frees, in order
 };
 
 struct given_back {

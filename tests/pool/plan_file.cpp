@@ -39,7 +39,6 @@ std::string reason(std::string const& text) {
     return error.why();
 }
 
-/// The text with a part of it replaced.
 std::string with(std::string text, std::string const& part, std::string const& other) {
     auto const at = text.find(part);
     REQUIRE(at != std::string::npos);
@@ -64,7 +63,7 @@ TEST_CASE("what is saved is what is loaded", "[pool][plan_file]") {
     std::mt19937_64 random{47};
     for (int round = 0; round != 30; ++round) {
         cuota::planned_step const step = random_planned_step(random, support::pick(random, 0, 80));
-        cuota::save_plan(step, folder.path("step.plan"));  // over the last one
+        cuota::save_plan(step, folder.path("step.plan"));  // replaces the previous file
         REQUIRE(cuota::load_plan(folder.path("step.plan")) == step);
     }
     CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);
@@ -79,7 +78,7 @@ TEST_CASE("a plan with any byte changed is refused, or the same", "[pool][plan_f
             std::string changed = text;
             changed[at] = c;
             try {
-                // Only what no one asks about may differ: offsets that are right as well.
+                // Only data that no check covers may differ: offsets that are valid as well.
                 cuota::planned_step const read = cuota::parse_plan(changed, "step.plan");
                 REQUIRE(read.hash() == step.hash());
                 REQUIRE(read.peak == step.peak);

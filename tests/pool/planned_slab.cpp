@@ -31,20 +31,20 @@ cuota::planned_step placed(std::vector<cuota::lifetime> const& blocks) {
     cuota::detail::place_requests(step, {});
     return step;
 }
-/// Requests of these sizes, each over before the next: all of them have the same bytes.
+/// Requests of these sizes, each freed before the next, so that all share the same bytes.
 cuota::planned_step one_by_one(std::vector<std::size_t> const& sizes) {
     std::vector<cuota::lifetime> blocks;
     for (std::size_t const bytes : sizes) blocks.push_back({blocks.size(), blocks.size() + 1, bytes});
     return placed(blocks);
 }
-/// Requests of these sizes, all of them there at the end: none has another's bytes.
+/// Requests of these sizes that all live to the end, so that none shares bytes.
 cuota::planned_step together(std::vector<std::size_t> const& sizes) {
     std::vector<cuota::lifetime> blocks;
     for (std::size_t const bytes : sizes) blocks.push_back({blocks.size(), 100'000, bytes});
     return placed(blocks);
 }
 
-/// A slab, and a stream that asks it.
+/// A slab and a stream that requests memory from it.
 struct asked {
     explicit asked(cuota::planned_step const& plan) : step{plan}, slab{plan, base} { slab.begin_step(); }
 
@@ -104,7 +104,7 @@ TEST_CASE("planned_slab looks for a request among the sixteen that come next", "
     sizes[15] = 512;
     sizes[17] = 1024;
     asked a{together(sizes)};
-    CHECK(a.answer(1024) == plan_answer::other_size);  // the eighteenth
+    CHECK(a.answer(1024) == plan_answer::other_size);  // the eighteenth request
     CHECK(a.answer(0) == plan_answer::other_size);
     CHECK(a.answer(cuota::unlimited) == plan_answer::other_size);
     CHECK(a.slab.skipped() == 0);
@@ -112,7 +112,7 @@ TEST_CASE("planned_slab looks for a request among the sixteen that come next", "
     CHECK(a.slab.skipped() == 15);
     CHECK(a.take(1024).at == a.place_of(17));
     CHECK(a.slab.skipped() == 16);
-    CHECK(a.answer(512) == plan_answer::other_size);  // they went by
+    CHECK(a.answer(512) == plan_answer::other_size);  // these requests were skipped
     CHECK(a.take(256).at == a.place_of(18));
     a.slab.end_step();
     CHECK(a.slab.skipped() == 17);
@@ -151,11 +151,11 @@ TEST_CASE("planned_slab gives nobody bytes that are somebody's", "[pool][planned
 }
 
 TEST_CASE("planned_slab looks at what is live when the plan does not tell", "[pool][planned_slab]") {
-    // The third has the bytes of the first two; the last ones are beside it.
+    // The third request uses the bytes of the first two, the fourth those beside it, and the last one all of them.
     asked a{placed({{0, 3, 256}, {1, 4, 512}, {5, 8, 768}, {6, 9, 256}, {10, 11, 1024}})};
     REQUIRE(a.slab.bytes() == 1024);
     REQUIRE(a.place_of(4) == base);
-    void* const p = a.take(512).at;  // the first does not come
+    void* const p = a.take(512).at;  // the first request is left out
     REQUIRE(p == a.place_of(1));
     SECTION("what is there is found") {
         CHECK(a.answer(768) == plan_answer::in_use);
@@ -276,7 +276,7 @@ TEST_CASE("planned_slab goes back over what came to nothing, unless others have 
     cuota::planned_step step{{{{0, 9, 300}}, {{1, 9, 500}, 0, false}, {{2, 9, 1000}}, {{3, 9, 2000}}}};
     cuota::detail::place_requests(step, {});
     asked a{step};
-    CHECK(a.answer(500) == plan_answer::unplanned);  // the first is passed over
+    CHECK(a.answer(500) == plan_answer::unplanned);  // request 0 is skipped
     REQUIRE(a.slab.position() == 2);
     CHECK(a.slab.skipped() == 1);
     a.slab.go_back(0, 2);

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What only the simulated device can show: that bytes which go from one stream to another are waited for, and what a wait
-// that fails leaves.
+// Tests that need the simulator: bytes that pass from one stream to another are waited for, and a wait that fails changes nothing.
 #include <cuota/pool/planned_slab.hpp>
 
 #include <cstddef>
@@ -28,7 +27,7 @@ namespace simulator = cuota::simulator;
 
 namespace {
 
-/// What asks a slab of its own on several streams, fills what it gets, and looks at it before it gives it back.
+/// Requests memory from a slab on several streams, fills it, and checks it before freeing it.
 class walker {
 public:
     walker(std::vector<support::step_action> const& actions, std::size_t streams)
@@ -46,8 +45,8 @@ public:
         memory_.deallocate_sync(at_, step_.peak + 256, 256);
     }
 
-    /// Of a thousand requests, so many come with another size or not at all, and so many releases come in a later step or
-    /// on another stream.
+    /// Runs a step. With a probability of deviating / 1000 each, a request is left out or has another size, and a release is made in the
+    /// next step or on another stream.
     void run_step(std::mt19937_64& random, unsigned deviating) {
         auto const deviates = [&] { return random() % 1000 < deviating; };
         slab_->begin_step();
@@ -172,7 +171,7 @@ TEST_CASE("planned_slab: a wait that fails leaves everything as it was", "[pool]
     std::uint32_t const of_b = order.index_of(b);
     slab.expect(of_a);
     slab.expect(of_b);
-    bool const is_planned = GENERATE(true, false);  // else it waits for all there was
+    bool const is_planned = GENERATE(true, false);  // otherwise it waits for all earlier work
     support::gate const gate{a};
     slab.begin_step();
     CHECK(slab.try_take(order, a, of_a, 1000, {}).at == base);

@@ -24,7 +24,6 @@ namespace {
 
 std::byte* address(std::size_t number) { return reinterpret_cast<std::byte*>(number << 30); }
 
-/// A slab of one request of 1000 bytes, at the address of that number.
 std::unique_ptr<planned_slab> slab_at(std::size_t number) {
     cuota::planned_step step{{{{0, 1, 1000}}}};
     cuota::detail::place_requests(step, {});
@@ -85,7 +84,7 @@ TEST_CASE("planned_slabs keep a slab that is retired until it has back what it g
     CHECK(slabs.find(second) != nullptr);
     CHECK(slabs.take_idle() == nullptr);
     CHECK(counted(slabs).live == 1);
-    CHECK(counted(slabs).skipped == 1);  // that one's too
+    CHECK(counted(slabs).skipped == 1);  // includes the idle slab's
     slabs.retire();
     CHECK(slabs.take_idle() == nullptr);
     CHECK(slabs.take_any()->at() == second);
@@ -123,7 +122,7 @@ TEST_CASE("planned_slabs give out a retired slab when its streams are done with 
     support::calls_since const waits{"cudaEventSynchronize"};
     slabs.retire();
     CHECK(slabs.take_idle() != nullptr);
-    CHECK(waits.count() == 1);  // a has had nothing of this one
+    CHECK(waits.count() == 1);  // a has not used this slab
 }
 
 TEST_CASE("planned_slabs retire a slab or keep it as it was", "[pool][planned_slabs]") {

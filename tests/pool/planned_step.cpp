@@ -16,7 +16,6 @@ namespace {
 
 using cuota::planned_step;
 
-/// Requests at random in the order of time, with their places.
 planned_step random_planned_step(std::mt19937_64& random, std::size_t count) {
     planned_step step;
     for (std::uint64_t i = 0; i != count; ++i)
@@ -28,7 +27,7 @@ planned_step random_planned_step(std::mt19937_64& random, std::size_t count) {
     return step;
 }
 
-/// By a slow look at every byte's last user.
+/// Finds the last user of every byte by a slow search.
 std::set<std::uint32_t> last_users_of(planned_step const& step, std::uint32_t request) {
     std::set<std::uint32_t> users;
     auto const& mine = step.requests[request];
@@ -63,7 +62,7 @@ TEST_CASE("place_requests gives places that do not overlap, in as much as is ali
 
 TEST_CASE("planned_step's hash is that of the sequence alone", "[pool][planned_step]") {
     planned_step const step{{{{0, 4, 300}}, {{1, 2, 1}}}};
-    CHECK(planned_step{}.hash() == 0xcbf29ce484222325U);  // of nothing: FNV's own
+    CHECK(planned_step{}.hash() == 0xcbf29ce484222325U);  // of an empty step: FNV's offset basis
     auto other = step;
     other.requests[1].offset = 512;
     other.peak = 1024;

@@ -30,7 +30,7 @@ using support::thrown;
 
 TEST_CASE("who watches a budget may ask the pool that charges it, also when the host has no memory",
           "[pool][pool_growth]") {
-    // Takes nothing from the heap that fails.
+    // Does not allocate by operator new, which fails in this test.
     struct from_malloc {
         void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t a) {
             return std::aligned_alloc(a, bytes);
@@ -70,7 +70,7 @@ TEST_CASE("who watches a budget may ask the pool that charges it, also when the 
     }
     REQUIRE(p);
     CHECK(refused > 0);
-    CHECK(calls == 2 * refused + 1);  // each time a segment was charged, and given back
+    CHECK(calls == 2 * refused + 1);  // each refused attempt charged a segment and refunded it
     CHECK(reserved == 0);
     pool->deallocate_sync(p, 1_MiB);
 }
@@ -198,7 +198,7 @@ TEST_CASE("a source that has less than the budget is asked again once the pool g
     pool_tests::recorded_source source{6_MiB};
     auto const pool = pool_tests::pool_of_segments(budget, source);
     pool->deallocate_sync(pool->allocate_sync(3_MiB, 256, {}), 3_MiB);
-    void* const p = pool->allocate_sync(2_MiB, 256, {});  // of that
+    void* const p = pool->allocate_sync(2_MiB, 256, {});  // from the free 3 MiB
     REQUIRE(source.taken() == 3_MiB);
     pool->deallocate_sync(p, 2_MiB);
 
@@ -218,7 +218,8 @@ TEST_CASE("a pool whose device is full grows beside what lies free by the pages 
     auto const pool = pool_of_pages(budget, mapped, 8_MiB);
     void* const first = pool->allocate(s, 2_MiB, 256, {});
     void* const second = pool->allocate(s, 2_MiB, 256, {});
-    void* const third = pool->allocate(s, 3_MiB, 256, {});  // beside it 1 MiB of a page, and addresses
+    // Leaves 1 MiB of a page free, and unmapped addresses behind it.
+    void* const third = pool->allocate(s, 3_MiB, 256, {});
     REQUIRE(mapped == 8_MiB);
     pool->deallocate(s, first, 2_MiB);
 

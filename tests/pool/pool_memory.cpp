@@ -87,7 +87,7 @@ TEST_CASE("a window that does not become a block is refunded, and as it was", "[
     REQUIRE(grow(4_MiB, add));
     REQUIRE(is_as_after_4_MiB());
 
-    CHECK_FALSE(grow(10_MiB, add));  // the device has too little
+    CHECK_FALSE(grow(10_MiB, add));  // the device has too little memory
     CHECK(is_as_after_4_MiB());
     CHECK_THROWS_AS(grow(6_MiB, [](grow_window const&) -> void* { throw std::bad_alloc{}; }), std::bad_alloc);
     CHECK(is_as_after_4_MiB());
@@ -102,7 +102,7 @@ TEST_CASE("a pool's memory ends with all it has given back and refunded", "[pool
     std::size_t mapped = 0;
     {
         auto const pool = pool_tests::pool_of(budget, source, mapped, 64_MiB);
-        (void)pool->allocate_sync(2_MiB, 256, {});  // has no owner any more when the pool ends
+        (void)pool->allocate_sync(2_MiB, 256, {});  // never freed
         pool->reserve(1_MiB, {});
         REQUIRE(mapped == 2_MiB);
         REQUIRE(source.taken() == 1_MiB);
@@ -114,7 +114,7 @@ TEST_CASE("a pool's memory ends with all it has given back and refunded", "[pool
 
 TEST_CASE("pages that come for nothing and cannot be unmapped stay charged, and serve nobody",
           "[pool][pool_memory]") {
-    // The first time 4 MiB are all there is, and they cannot be unmapped.
+    // Maps only 4 MiB at first, and its first unmap fails.
     class stubborn_pages final : public cuota::detail::page_range {
     public:
         explicit stubborn_pages(std::size_t& mapped) : pages_{mapped, 64_MiB} {}
@@ -157,7 +157,7 @@ TEST_CASE("pages that come for nothing and cannot be unmapped stay charged, and 
         CHECK(memory.blocks().stats().reserved == 4_MiB);
         CHECK(memory.blocks().largest_free() == 0);
 
-        CHECK(grow(2_MiB));  // elsewhere
+        CHECK(grow(2_MiB));  // at other addresses
         CHECK(memory.blocks().largest_free() == 2_MiB);
         CHECK(budget.held() == mapped);
     }

@@ -27,7 +27,7 @@ using cuota::detail::observed_block;
 
 namespace {
 
-// Believes what it is told, and notes what cannot be.
+// Records events, and sets is_wrong if one contradicts the earlier ones.
 class diary final : public cuota::detail::pool_observer {
 public:
     using address = std::uintptr_t;
@@ -73,11 +73,11 @@ public:
     void step_ended() noexcept override { all += '>'; }
     void ended() noexcept override { all += '.'; }
 
-    std::string all;    // a letter an event
-    std::string names;  // of what was allocated
+    std::string all;    // one letter per event
+    std::string names;  // tags of all allocations
     bool is_wrong = false;
     std::map<address, observed_block> live;
-    std::map<address, std::size_t> mapped;  // runs, which may be joined by what lies between
+    std::map<address, std::size_t> mapped;  // runs; adjacent ones are separate
     std::size_t bytes = 0;
     std::size_t size = 0;
     std::size_t reserved = 0;
@@ -108,7 +108,7 @@ private:
     }
 };
 
-// A diary that a pool writes, and the test reads.
+// Observes a pool; the test reads the diary.
 struct observed {
     explicit observed(cuota::scoped_pool& of) : pool{cuota::pool_access::state(of).blocks()} {
         pool.observe(cuota::shared<cuota::detail::pool_observer>::of(*told));
@@ -139,7 +139,7 @@ TEST_CASE("pool_observer is told of blocks, segments and steps, in the order in 
 
         stream.synchronize();
         pool.deallocate(stream, p, 1000);
-        REQUIRE(kept->all == "saf");  // streams are not asked each time
+        REQUIRE(kept->all == "saf");  // completion is not checked at each call
         (void)pool.stats();
         REQUIRE(kept->all == "safc");
 
@@ -180,7 +180,7 @@ TEST_CASE("pool_observer misses no small block: threads keep none ready while so
     auto const pair = [&] { pool.deallocate(stream, pool.allocate(stream, 512), 512); };
     for (int i = 0; i != 10; ++i) pair();
     std::size_t const before = pool.stats().taken_again;
-    REQUIRE(before > 0);  // they are kept ready otherwise
+    REQUIRE(before > 0);  // they are cached without an observer
 
     observed seen{pool};
     for (int i = 0; i != 100; ++i) pair();

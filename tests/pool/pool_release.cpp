@@ -23,7 +23,6 @@ using cuota::detail::pool_release;
 
 namespace {
 
-// Memory that came by segments of these sizes, all of it free.
 struct segments {
     explicit segments(std::initializer_list<std::size_t> sizes) {
         for (std::size_t const bytes : sizes) {

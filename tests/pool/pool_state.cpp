@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a pool is to its budget: somebody who holds, and can give back. Its use as memory stands in scoped_pool.cpp.
+// A pool as a holder of its budget that can release memory. Its use as memory is tested in scoped_pool.cpp.
 #include <cuota/pool/pool_state.hpp>
 
 #include <cstddef>
@@ -128,7 +128,7 @@ TEST_CASE("a cache of a pool's blocks is asked for as long as they come free", "
                                      entries.pop_back();
                                      return 512_KiB;
                                  }};
-    budget.charge(4_MiB);  // the pool can give whole pages only, of four entries each
+    budget.charge(4_MiB);  // the pool can release whole pages only, of four entries each
     CHECK(calls == 8);
     CHECK(entries.size() == 8);
     CHECK(errors.take().empty());
@@ -150,7 +150,7 @@ TEST_CASE("a pool whose cache says that it gave refuses in the end", "[pool][poo
                                      return wanted;
                                  }};
     CHECK_THROWS_AS(pool->allocate(s, 12_MiB, 256, {}), cuota::budget_exceeded);
-    CHECK(calls == 1);  // though pages were tried in two ways, and a segment
+    CHECK(calls == 1);  // although pages were tried in two ways, and a segment
     CHECK(errors.take().size() == 1);
     pool->deallocate(s, weights, 8_MiB);
 }

@@ -26,8 +26,8 @@ static_assert(sizeof(cuota::pool_resource_for<cuota::lifespan::step>) == 8);
 
 namespace {
 
-// Steps of a training program that makes what stays in their midst: activations of changing sizes, of which some go
-// soon, and between them weights. Returns how many free blocks there are once all but the weights has gone.
+// Runs steps that allocate activations of changing sizes, some freed soon, and weights in between, which stay. Returns the number of free
+// blocks once only the weights are live.
 template <class Weights, class Activations>
 std::size_t holes_after_steps(cuota::scoped_pool& pool, cuota::stream_ref s, Weights weights,
                               Activations activations, std::vector<std::pair<void*, std::size_t>>& kept) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What holds on any device. What only a simulated one can show stands in scoped_pool.sim.cpp.
+// Tests that hold on any device. Those that need the simulator are in scoped_pool.sim.cpp.
 #include <cuota/pool/scoped_pool.hpp>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ namespace {
 
 constexpr cuota::pool_options in_segments{.growth = cuota::pool_growth::segments};
 
-// Requests from the pool in a row, given back with it or before.
+// Blocks that a test has allocated from a pool and must free.
 struct taken {
     cuota::scoped_pool& pool;
     cuota::stream_ref s;
@@ -121,7 +121,7 @@ TEST_CASE("scoped_pool charges what it takes and gives everything back when its 
         CHECK(pool.stats().reserved == 4_MiB);
 
         blocks.give_back_all();
-        CHECK(budget.held() == 4_MiB);  // kept for the next request
+        CHECK(budget.held() == 4_MiB);  // cached for the next request
     }
     CHECK(budget.held() == 0);
     CHECK(budget.peak() == 4_MiB);
@@ -137,8 +137,7 @@ TEST_CASE("the first segment of a scoped_pool is as large as its first request",
 
     CHECK(pool.stats().requested == 1'000'000);
     CHECK(pool.stats().allocated == 1'000'192);  // the next multiple of 256
-    CHECK(pool.stats().reserved ==
-          1'000'448);  // the next multiple of 512, which is what the driver counts in
+    CHECK(pool.stats().reserved == 1'000'448);   // the next multiple of 512, the driver's granularity
     CHECK(budget.held() == 1'000'448);
     blocks.give_back_all();
 }
@@ -161,7 +160,7 @@ TEST_CASE("scoped_pool never takes more than an eighth above what it is asked fo
 
     cuota::pool_stats const now = pool.stats();
     CHECK(now.reserved <= now.allocated + now.allocated / 8 + 40'448);
-    CHECK(now.segments < 200);  // 2000 requests were not 2000 calls
+    CHECK(now.segments < 200);  // far fewer segments than requests
     blocks.give_back_all();
 }
 
@@ -172,7 +171,7 @@ TEST_CASE("scoped_pool takes the exact size when the budget has no room for more
     taken blocks{pool, stream};
     blocks(16_MiB);
 
-    blocks(64_KiB);  // an eighth of what there is would be 2 MiB
+    blocks(64_KiB);  // an eighth of the reserved bytes would be 2 MiB
 
     CHECK(budget.held() == budget.limit());
     blocks.give_back_all();
@@ -251,7 +250,7 @@ TEST_CASE("what a refusal says would fit does fit", "[pool][scoped_pool]") {
     others(2_MiB);
     others(256);
     others(256_KiB);
-    others.give_back(0);  // idle, but not pool's to give
+    others.give_back(0);  // idle, but in another pool
     std::mt19937 random{7};
 
     for (int i = 0; i != 200; ++i) {
@@ -438,7 +437,7 @@ TEST_CASE("trim gives back bytes truly, and never a segment more than is needed"
     cuota::stream const stream;
     cuota::scoped_pool pool{budget, in_segments};
     taken blocks{pool, stream};
-    for (std::size_t const size : {4_MiB, 1_MiB, 2_MiB, 8_MiB}) blocks(size);  // a segment each
+    for (std::size_t const size : {4_MiB, 1_MiB, 2_MiB, 8_MiB}) blocks(size);  // one segment each
     REQUIRE(pool.stats().segments == 4);
     REQUIRE(pool.stats().reserved == 15_MiB);
 
@@ -449,7 +448,7 @@ TEST_CASE("trim gives back bytes truly, and never a segment more than is needed"
     SECTION("a segment of which one byte is used stays") {
         for (std::size_t i : {0u, 1u, 2u}) blocks.give_back(i);
         void* const small = pool.allocate(stream, 1);
-        CHECK(pool.trim() == 6_MiB);  // the one byte lies in the segment of 1 MiB
+        CHECK(pool.trim() == 6_MiB);  // the byte is in the segment of 1 MiB
         CHECK(budget.held() == 9_MiB);
         pool.deallocate(stream, small, 1);
         blocks.blocks = {blocks.blocks[3]};
@@ -466,7 +465,7 @@ TEST_CASE("trim gives back bytes truly, and never a segment more than is needed"
         CHECK(pool.trim(14_MiB) == 1_MiB);
         CHECK(budget.held() == 14_MiB);
         CHECK(pool.trim(14_MiB) == 0);
-        CHECK(pool.trim(11_MiB) == 4_MiB);  // the smallest that covers the three that are too many
+        CHECK(pool.trim(11_MiB) == 4_MiB);  // the smallest segment that covers the excess of 3 MiB
         CHECK(pool.trim(0) == 10_MiB);
     }
     SECTION("nothing when less is reserved than is to be kept") {
@@ -481,7 +480,7 @@ TEST_CASE("trim gives back bytes truly, and never a segment more than is needed"
 TEST_CASE("a refusal says that live blocks hold what is cached in a pool", "[pool][scoped_pool]") {
     cuota::budget budget{"trainer", 2_MiB};
     cuota::stream const stream;
-    cuota::scoped_pool pool{budget};  // takes a page, or a segment, of 2 MiB
+    cuota::scoped_pool pool{budget};  // allocates a page or a segment of 2 MiB
     void* const p = pool.allocate(stream, 512);
     auto const held = budget.held();
     auto const refused = thrown<cuota::budget_exceeded>([&] { budget.charge(2_MiB - held + 1, "slots"); });
@@ -489,7 +488,7 @@ TEST_CASE("a refusal says that live blocks hold what is cached in a pool", "[poo
     CHECK(has(refused.what(),
               "reclaimed  nothing: the " + free + " cached in pools share pages with live blocks"));
     pool.deallocate(stream, p, 512);
-    budget.charge(2_MiB, "slots");  // the page goes back
+    budget.charge(2_MiB, "slots");  // the page is released
     budget.refund(2_MiB);
 }
 
@@ -507,7 +506,7 @@ TEST_CASE("a pool gives idle segments back when its budget is short, and no more
     void* p = nullptr;
     REQUIRE_NOTHROW(p = b.allocate(stream, 4_MiB));
 
-    CHECK(a.stats().reserved == 11_MiB);  // one was free; of the other three the segment of 4 MiB was enough
+    CHECK(a.stats().reserved == 11_MiB);  // 1 MiB was free; the segment of 4 MiB covered the other 3
     CHECK(budget.held() == 15_MiB);
     b.deallocate(stream, p, 4_MiB);
 }
@@ -566,8 +565,7 @@ TEST_CASE("a request that no cache can make room for costs nobody anything", "[p
     CHECK(a.stats().reserved == 6_MiB);
 
     auto const close = thrown<cuota::budget_exceeded>([&] { (void)b.allocate(stream, 5_MiB); });
-    CHECK(close.facts().reclaimed ==
-          0);  // 2 MiB are free and 2 MiB could be had: not enough, so nobody gives any
+    CHECK(close.facts().reclaimed == 0);  // 2 MiB free and 2 MiB reclaimable do not suffice
     CHECK(close.facts().reclaimable == 2_MiB);
     CHECK(a.stats().reserved == 6_MiB);
     CHECK(close.facts().would_fit == 4_MiB);
@@ -588,7 +586,7 @@ TEST_CASE("close names what is alive and the pool goes on", "[pool][scoped_pool]
     CHECK(has(refused.what(), "pool main"));
     CHECK(has(refused.what(), "1 allocation is still alive"));
     CHECK(has(refused.what(), "weights 3.8 MiB (train.cpp:10)"));
-    void* const q = pool.allocate(stream, 1_MiB);  // it goes on
+    void* const q = pool.allocate(stream, 1_MiB);  // the pool still works
     std::string const two = thrown<cuota::misuse>([&] { pool.close(); }).what();
     CHECK(has(two, "2 allocations are still alive"));
     CHECK(has(two, "; end them before their pool"));
@@ -639,14 +637,14 @@ TEST_CASE("memory outlives its pool until its last owner is gone", "[pool][scope
     REQUIRE(texts.size() == 1);
     CHECK(has(texts[0], "pool main ended while 1 allocation is still alive: weights 1.0 MiB (train.cpp:10); "
                         "end it before its pool"));
-    CHECK(budget.held() == 1_MiB);  // the idle segment has gone back
+    CHECK(budget.held() == 1_MiB);  // the idle segment was released
     support::write_words(stream, p, 1_MiB, 7);
     CHECK(support::all_are(support::words(stream, p, 1_MiB), 7));
     CHECK_THROWS_AS(memory->allocate(stream, 1), cuota::misuse);
     CHECK_THROWS_AS(memory->allocate_sync(1), cuota::misuse);
 
     memory->deallocate(stream, p, 1_MiB);
-    CHECK(budget.held() == 0);  // at once, not with the handle
+    CHECK(budget.held() == 0);  // immediately, not when the handle is destroyed
     memory.reset();
     CHECK(errors.take().empty());
 }
@@ -720,7 +718,7 @@ TEST_CASE("one stream frees, another merges, a third takes: each sees only its o
 
 namespace {
 
-// A live block of the walk below: filled with `value` on its stream.
+// A live block of the walk, filled with `value` on its stream.
 struct walked {
     std::byte* at;
     std::size_t bytes;
@@ -728,7 +726,7 @@ struct walked {
     support::word value;
 };
 
-// Takes and gives blocks on four streams at random; every block is filled when taken and looked at when given back.
+// Allocates and frees blocks on four streams at random. Each block is filled when allocated and checked when freed.
 class walk {
 public:
     walk(cuota::scoped_pool& pool, unsigned seed) : pool_{pool}, random_{seed} {
@@ -880,7 +878,7 @@ TEST_CASE("two pools on one budget take from each other on two threads, and neit
                     support::write_words(own, p, 256, 1);
                     pool.deallocate(own, p, bytes);
                     ++served_here;
-                } catch (cuota::budget_exceeded const&) {  // the other one may really hold it
+                } catch (cuota::budget_exceeded const&) {  // the other pool may hold the bytes
                 }
             }
         };
@@ -992,7 +990,7 @@ TEST_CASE("a pool's alignment is that of all its blocks, through every handle", 
     gives_aligned(pool.persistent());
     gives_aligned(step.resource());
     gives_aligned(frame.resource());
-    for (int i = 0; i != 100; ++i) {  // also what a thread takes again of what it gave back
+    for (int i = 0; i != 100; ++i) {  // also for blocks of the thread cache
         void* const p = pool.allocate(s, 100);
         REQUIRE(is_aligned(p, 4096));
         REQUIRE(pool.stats().allocated % 4096 == 0);
@@ -1018,10 +1016,10 @@ TEST_CASE("memory that stays is taken on a new stream beside what a thread holds
     cuota::budget budget{"trainer", 64_MiB};
     cuota::scoped_pool pool{budget, {.initial = 8_MiB, .growth = cuota::pool_growth::segments}};
     cuota::stream const s;
-    pool.deallocate(s, pool.allocate(s, 1_MiB), 1_MiB);  // what follows is no peak
+    pool.deallocate(s, pool.allocate(s, 1_MiB), 1_MiB);  // so that later requests set no peak
     for (int i = 0; i != 100; ++i)
-        pool.deallocate(s, pool.allocate(s, 1000), 1000);  // held ready from some time on
-    cuota::stream const fresh;  // with which all that is ready is collected, and merged with what is free
+        pool.deallocate(s, pool.allocate(s, 1000), 1000);  // cached by the thread after some rounds
+    cuota::stream const fresh;  // an allocation on a new stream flushes the thread cache
     void* const p = pool.persistent().allocate(fresh, 1000);
     CHECK(pool.stats().live_blocks == 1);
     CHECK(pool.stats().taken_again > 0);

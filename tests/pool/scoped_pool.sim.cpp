@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What only the simulated device can show: which calls are made, what happens when they fail, and what a missing wait
-// would do.
+// Tests that need the simulator: which calls are made, what happens when they fail, and what a missing wait would cause.
 #include <algorithm>
 #include <cuota/pool/scoped_pool.hpp>
 
@@ -46,7 +45,7 @@ bool is_same(cuota::pool_stats const& a, cuota::pool_stats const& b) {
            a.live_blocks == b.live_blocks && a.segments == b.segments;
 }
 
-// Blocks of one size, one behind the other, with live ones between them: what is freed of them is not merged.
+// Allocates blocks of one size with live blocks between them, so that freed ones are not merged.
 std::vector<void*> apart(cuota::scoped_pool& pool, cuota::stream_ref s, std::size_t bytes, std::size_t count,
                          std::vector<void*>& between) {
     std::vector<void*> blocks;
@@ -268,7 +267,7 @@ TEST_CASE("a long walk of a pool's memory over streams that come and go is in or
             live.push_back({p, bytes, s});
         } catch (cuota::budget_exceeded const&) { REQUIRE(!live.empty()); }
         while (live.size() > 100 || (!live.empty() && random() % 2 == 0)) give(random() % live.size());
-        if (random() % 300 == 0) {  // another takes its place in the pool, once all of it is given back
+        if (random() % 300 == 0) {  // once its blocks are freed, a new stream takes its place
             for (std::size_t i = live.size(); i-- != 0;)
                 if (live[i].stream == s) give(i);
             streams[s] = cuota::stream{};
@@ -326,7 +325,7 @@ TEST_CASE("a stream's blocks are taken without a wait once its work is known to 
     calls_since const calls_of_b;
     void* const other = pool.allocate(b, 4_KiB);
     CHECK(calls_of_b.count() == 0);
-    b.synchronize();  // and with it a's event
+    b.synchronize();  // waits for a's event, too
 
     calls_since const waits{"cudaStreamWaitEvent"};
     calls_since const queries{"cudaEventQuery"};
@@ -383,7 +382,7 @@ TEST_CASE("short-lived streams leave a few behind while the pool lives", "[pool]
     for (int i = 0; i != support::rounds(10'000); ++i) {
         cuota::stream const s;
         void* const p = pool.allocate(s, 4_KiB);
-        if (i % 100 == 0) cuota::device::current().synchronize();  // or the host outruns the device
+        if (i % 100 == 0) cuota::device::current().synchronize();  // otherwise the host outruns the device
         if (i % 10 == 0) support::write_words(s, p, 4_KiB, 1);
         pool.deallocate(s, p, 4_KiB);
         most = std::max(most, simulator::live().streams);
@@ -457,7 +456,7 @@ TEST_CASE("a pool's memory that is asked for at once is free of work at return",
     pool.resource().deallocate_sync(q, 1_MiB);
     calls_since const calls;
     pool.resource().deallocate_sync(pool.resource().allocate_sync(1_MiB), 1_MiB);
-    CHECK(calls.count() == 0);  // nobody has used it since
+    CHECK(calls.count() == 0);  // not used since
 }
 
 TEST_CASE("trim waits for the work that may still use a segment", "[pool][scoped_pool]") {
@@ -506,7 +505,7 @@ TEST_CASE("a pool that ends waits for what was freed beside something lost", "[p
     calls_since const waits{"cudaEventSynchronize"};
     {
         cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}, cuota::async_memory{}, {.initial = 2_MiB}};
-        (void)pool.allocate(a, 1_MiB);  // lost
+        (void)pool.allocate(a, 1_MiB);  // leaked
         void* const p = pool.allocate(a, 1_MiB);
         gate.emplace(a);
         support::write_words(a, p, 1_MiB, 1);
@@ -531,7 +530,7 @@ TEST_CASE("a pool of segments that ends waits for the work on what was lost in i
         cuota::scoped_pool pool = is_told_its_device
                                       ? cuota::scoped_pool{account, in_segments}
                                       : cuota::scoped_pool{account, cuota::device_memory{}, in_segments};
-        cuota::rt::fill_bytes(pool.allocate(a, 1_MiB), 1, 1_MiB, a);  // lost
+        cuota::rt::fill_bytes(pool.allocate(a, 1_MiB), 1, 1_MiB, a);  // leaked
     }
     CHECK(machine.errors.take().size() == 1);
     for (std::string const& line : simulator::order_reports()) UNSCOPED_INFO(line);
@@ -549,7 +548,7 @@ TEST_CASE("a pool that ends waits for what was freed though waits fail", "[pool]
         cuota::rt::fill_bytes(p, 1, 1_MiB, a);
         pool.deallocate(a, p, 1_MiB);
         for (std::uint64_t const nth : {1, 2})
-            simulator::fail_call("cudaEventSynchronize", nth);  // of its trim, and its end
+            simulator::fail_call("cudaEventSynchronize", nth);  // in its trim and in its destructor
     }
     CHECK(machine.errors.take().size() == 2);
     CHECK(simulator::order_reports() == std::vector<std::string>{});
@@ -651,7 +650,7 @@ TEST_CASE("a request that fails for any reason leaves the pool as it was", "[poo
     std::size_t failed = 0;
     for (cudaError_t const code : {cudaErrorMemoryAllocation, cudaErrorUnknown}) {
         for (std::uint64_t nth = 1;; ++nth) {
-            // A block that b must wait for, and a pool that must grow for the second request.
+            // Stream b must wait for a block, and the pool must grow for the second request.
             pool.deallocate(a, pool.allocate(a, 2_MiB), 2_MiB);
             pool.trim(3_MiB);
             auto const injected = simulator::faults_injected();
@@ -683,7 +682,7 @@ TEST_CASE("a request that fails for any reason leaves the pool as it was", "[poo
     }
 
     CHECK(failed > 4);
-    (void)machine.errors.take();  // of the releases that failed on the way
+    (void)machine.errors.take();  // reports of failed releases
     pool.deallocate(a, kept, 1_MiB);
 }
 
@@ -802,7 +801,7 @@ TEST_CASE("a segment that cannot be given back stays nobody's, and the failure i
         pool.deallocate(stream, pool.allocate(stream, 1_MiB), 1_MiB);
     }
     CHECK(machine.errors.take().size() == 1);
-    CHECK(simulator::live().device_allocations == 0);  // the second try gave it back
+    CHECK(simulator::live().device_allocations == 0);  // the second try released it
     CHECK(budget.held() == 0);
 }
 
@@ -825,7 +824,6 @@ TEST_CASE("a pool serves streams of its device whichever device is current", "[p
 
 namespace {
 
-// A stream of another device than the current one.
 cuota::stream stream_of(int ordinal) {
     cuota::device_scope const there{cuota::device{ordinal}};
     return cuota::stream{};
@@ -836,14 +834,15 @@ cuota::stream stream_of(int ordinal) {
 TEST_CASE("a pool's memory is in reach of the devices that its options name, and of no other",
           "[pool][scoped_pool][peers]") {
     support::machine const machine{{.devices = 3}};
-    simulator::set_memory_checks(simulator::memory_checks::strict);  // a kernel that reaches too far faults
+    // Kernels that access memory out of reach fault.
+    simulator::set_memory_checks(simulator::memory_checks::strict);
     auto const growth = GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments);
     cuota::stream const home;
     cuota::stream const peer = stream_of(1);
     cuota::stream const stranger = stream_of(2);
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB},
                             {.initial = 2_MiB, .growth = growth, .peers = {cuota::device{1}}}};
-    for (std::size_t const bytes : {1_MiB, 5_MiB}) {  // of what is there, and of more
+    for (std::size_t const bytes : {1_MiB, 5_MiB}) {  // within the reserved bytes, and more
         void* const p = pool.allocate(peer, bytes);
         support::write_words(peer, p, bytes, 7);
         CHECK(support::all_are(support::words(peer, p, bytes), 7));
@@ -900,9 +899,9 @@ TEST_CASE("a pool names a peer that cannot reach its device, and a source that c
     auto const refused = thrown<cuota::misuse>([&] { cuota::scoped_pool const pool{budget, wanted}; });
     CHECK(has(refused.what(), "pool shared of device 0"));
     CHECK(has(refused.what(), "device 1"));
-    CHECK_NOTHROW(cuota::scoped_pool{budget, {.peers = {cuota::device{0}}}});  // it reaches itself
+    CHECK_NOTHROW(cuota::scoped_pool{budget, {.peers = {cuota::device{0}}}});  // a device reaches itself
     CHECK_THROWS_AS((cuota::scoped_pool{budget, cuota::pinned_memory{}, wanted}), cuota::misuse);
-    CHECK_NOTHROW(cuota::scoped_pool{budget, cuota::addresses_only{}, wanted});  // a dry run of that
+    CHECK_NOTHROW(cuota::scoped_pool{budget, cuota::addresses_only{}, wanted});  // a dry run of it
 }
 
 TEST_CASE("the life of a pool with a peer survives the failure of any CUDA call",
@@ -999,7 +998,7 @@ TEST_CASE("a peak never counts what the driver refused", "[pool][scoped_pool]") 
     cuota::scoped_pool pool{account, GENERATE(cuota::pool_options{}, in_segments)};
     void* const p = pool.allocate(s, 10_MiB);
     CHECK_THROWS_AS(pool.allocate(s, 200_MiB), cuota::out_of_memory);
-    CHECK_THROWS_AS(pool.allocate(s, 79_MiB), cuota::out_of_memory);  // less than the device has in all
+    CHECK_THROWS_AS(pool.allocate(s, 79_MiB), cuota::out_of_memory);  // less than the device's total
     CHECK(account.held() == pool.stats().reserved);
     CHECK(account.peak() == pool.stats().peak_reserved);
     CHECK(account.peak() < 15_MiB);
@@ -1039,7 +1038,7 @@ TEST_CASE("a pool by segments makes no calls for requests that come again and ag
         std::size_t which;
         std::size_t bytes;
     };
-    // What is live goes up and down, in the same way each time, and nothing is left at the end.
+    // A random cycle of allocations and frees that is repeated; nothing is live at its end.
     std::vector<act> cycle;
     std::vector<act> live;
     std::size_t number = 0;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a pool must hold, kept beside it by who uses it and by its sources: for the tests that walk through a pool at random.
+/// Model of a pool, kept by the pool's user and its upstreams, for tests that walk through a pool at random.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,12 @@
 
 namespace pool_tests {
 
-/// Live blocks, segments and mapped pages by address. Threads: any. Says once, in wrong(), which claim did not hold.
+/// Live blocks, segments and mapped pages by address. wrong() returns the first claim that did not hold. Threads: any.
 class shadow {
 public:
     static constexpr std::size_t granule = 256;
 
-    // --- what the pool's user says: after an allocation, before a release ---
+    // --- called by the pool's user: after an allocation, before a deallocation ---
 
     void took(void const* p, std::size_t bytes, cuota::tag name = {},
               cuota::lifespan meant = cuota::lifespan::scratch) {
@@ -55,13 +55,13 @@ public:
         requested_ -= bytes;
         allocated_ -= cuota::round_up(bytes, granule);
     }
-    /// What is asked for next; 0: nothing that is known. For one thread.
+    /// Sets the bytes of the next request; 0 if unknown. For tests with one thread.
     void wants(std::size_t bytes) {
         std::scoped_lock const lock{guard_};
         wanted_ = bytes;
         came_ = went_ = 0;
     }
-    /// After a refusal for want of memory, by a pool that may have `limit` bytes of sources that have them.
+    /// Checks a refusal for lack of memory, by a pool that may reserve `limit` bytes from upstreams that have them.
     void refused(std::size_t bytes, std::size_t limit) {
         std::scoped_lock const lock{guard_};
         std::size_t const size = cuota::round_up(bytes, granule);
@@ -71,7 +71,8 @@ public:
         auto const pages = least_pages(size, pages_counted::missing_and_idle);
         claim(!pages || in_use + *pages > limit, "what free pages and others to be had hold is not refused");
     }
-    /// What a trim to `keep` gives at least and at most, if all there is are pages: to the page where no mapping has more.
+    /// Returns the least and the most bytes that trim(keep) may release, if the pool has pages only. The two agree to the page if each
+    /// mapping is one page.
     [[nodiscard]] std::optional<std::pair<std::size_t, std::size_t>> to_trim(std::size_t keep) const {
         std::scoped_lock const lock{guard_};
         if (page_ == 0 || !segments_.empty()) return std::nullopt;
@@ -95,13 +96,12 @@ public:
         std::scoped_lock const lock{guard_};
         is_in_step_ = false;
     }
-    /// Whether it was meant for the step that is open.
+    /// Returns true if the block was allocated for the step that is open.
     [[nodiscard]] bool is_for_the_step(void const* p) const {
         std::scoped_lock const lock{guard_};
         auto const found = live_.find(address(p));
         return found != live_.end() && is_for_the_step(found->second);
     }
-    /// What is live of those, by tag.
     [[nodiscard]] std::map<std::string, std::vector<std::size_t>> meant_for_the_step() const {
         std::scoped_lock const lock{guard_};
         std::map<std::string, std::vector<std::size_t>> all;
@@ -110,7 +110,7 @@ public:
         return all;
     }
 
-    // --- what its sources say ---
+    // --- called by its upstreams ---
 
     void segment_comes(void const* p, std::size_t bytes) {
         std::scoped_lock const lock{guard_};
@@ -131,20 +131,18 @@ public:
         std::scoped_lock const lock{guard_};
         lost_.push_back(p);
     }
-    /// What the driver did not take back.
     [[nodiscard]] std::vector<void*> take_lost() {
         std::scoped_lock const lock{guard_};
         return std::exchange(lost_, {});
     }
 
-    /// Where pages will come. The last one stays away: so there are addresses without memory behind all.
+    /// Sets the range of the pages. Its last page is never mapped, so that unmapped addresses follow all others.
     void has_range(void const* p, std::size_t bytes, std::size_t page) {
         std::scoped_lock const lock{guard_};
         range_at_ = address(p);
         range_end_ = range_at_ + bytes - page;
         page_ = page;
     }
-    /// As one mapping.
     void pages_come(void const* p, std::size_t bytes) {
         std::scoped_lock const lock{guard_};
         std::uintptr_t const at = address(p);
@@ -158,7 +156,7 @@ public:
         if (wanted_ != 0) came_ += bytes;
         insert(mapped_, at, bytes);
         mappings_.emplace(at, bytes);
-        reserved_ += bytes;  // a peak only when something lives in it: it may have come in vain
+        reserved_ += bytes;  // the peak counts only if a block uses it, as the growth may fail
     }
     void pages_go(void const* p, std::size_t bytes) {
         std::scoped_lock const lock{guard_};
@@ -177,9 +175,9 @@ public:
         reserved_ -= bytes;
     }
 
-    // --- what follows from it ---
+    // --- results ---
 
-    /// The figures of a pool in which all that is free side by side is one block. The last two are the pool's own.
+    /// Returns the statistics of a pool that merges all adjacent free memory. Cache hits and waits are not counted.
     [[nodiscard]] cuota::pool_stats expected() const {
         std::scoped_lock const lock{guard_};
         cuota::pool_stats s;
@@ -195,7 +193,6 @@ public:
         s.segments = segments_.size() + mapped_.size();
         return s;
     }
-    /// What is live, by tag.
     [[nodiscard]] std::map<std::string, cuota::tag_stats> by_tag() const {
         std::scoped_lock const lock{guard_};
         std::map<std::string, cuota::tag_stats> all;
@@ -216,7 +213,6 @@ public:
         std::scoped_lock const lock{guard_};
         return reserved_;
     }
-    /// Empty, or the first claim that did not hold.
     [[nodiscard]] std::string wrong() const {
         std::scoped_lock const lock{guard_};
         return wrong_;
@@ -228,9 +224,9 @@ private:
         std::size_t requested;
         cuota::tag name;
         cuota::lifespan meant;
-        std::size_t step;  // how many had begun
+        std::size_t step;  // number of steps begun before it
     };
-    using runs = std::map<std::uintptr_t, std::size_t>;  // bytes by first byte
+    using runs = std::map<std::uintptr_t, std::size_t>;  // bytes by first address
 
     [[nodiscard]] static std::uintptr_t address(void const* p) { return reinterpret_cast<std::uintptr_t>(p); }
     [[nodiscard]] static std::uintptr_t end_of(std::pair<std::uintptr_t const, block> const& b) {
@@ -257,7 +253,7 @@ private:
     [[nodiscard]] bool any_live(std::uintptr_t at, std::uintptr_t end) const {
         return overlaps(live_, at, end);
     }
-    // Runs that touch are one.
+    // Adjacent runs are merged.
     static void insert(runs& all, std::uintptr_t at, std::size_t bytes) {
         auto after = all.lower_bound(at);
         if (after != all.end() && after->first == at + bytes) {
@@ -277,7 +273,7 @@ private:
         if (from + size > at + bytes) all.emplace(at + bytes, from + size - at - bytes);
     }
 
-    // visit(from, to) for what lies between live blocks in [from, to).
+    // Calls visit(from, to) for each span between live blocks in [from, to).
     template <class Visit>
     void for_each_span(std::uintptr_t at, std::uintptr_t end, Visit visit) const {
         for (auto b = live_.lower_bound(at); b != live_.end() && b->first < end; ++b) {
@@ -286,7 +282,7 @@ private:
         }
         if (at < end) visit(at, end);
     }
-    // visit(bytes, of those idle): what could be given back.
+    // Calls visit(bytes, idle) for each gap; `idle` bytes of it can be released.
     template <class Visit>
     void for_each_gap(Visit visit) const {
         for (auto const& s : segments_)
@@ -312,7 +308,6 @@ private:
         return all;
     }
 
-    // The mapping that a page lies in; the end when there is none.
     [[nodiscard]] runs::const_iterator mapping_of(std::uintptr_t page) const {
         auto const after = mappings_.upper_bound(page);
         if (after == mappings_.begin() || end_of(*std::prev(after)) <= page) return mappings_.end();
@@ -320,9 +315,8 @@ private:
     }
 
     enum class pages_counted { missing, missing_and_idle };
-    /// Of all runs of `size` addresses in the range in which nothing lives, what the one costs that costs least; nothing
-    /// when there is none. Tries each that begins or ends at an edge of a page, or beside a live block. A mapping that could
-    /// be given back costs all it has.
+    /// Returns the lowest cost of a free run of `size` addresses in the range, or nothing if none exists. Tries each run that begins or
+    /// ends at a page boundary or next to a live block. A mapping that could be released costs all its bytes.
     [[nodiscard]] std::optional<std::size_t> least_pages(std::size_t size, pages_counted what) const {
         std::optional<std::size_t> least;
         if (page_ == 0) return least;
@@ -367,9 +361,9 @@ private:
     std::size_t steps_ = 0;  // begun
     bool is_in_step_ = false;
     std::size_t wanted_ = 0;
-    std::size_t came_ = 0;  // pages, for what is wanted
+    std::size_t came_ = 0;  // bytes mapped for the request
     std::size_t went_ = 0;
-    std::size_t least_ = 0;  // that had to come
+    std::size_t least_ = 0;  // bytes that had to be mapped
     std::vector<void*> lost_;
     std::string wrong_;
 };

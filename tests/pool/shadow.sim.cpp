@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Random walks through pools, with a shadow that knows what must be where, on a device that knows what must come before
-// what: no two live blocks overlap, no memory is used again before its time, every figure is right.
+// Random walks through pools that are compared with a shadow, on a device with a race checker: no two live blocks overlap, no memory is
+// reused too early, and all statistics are right.
 #include <cuota/pool/scoped_pool.hpp>
 
 #include <cstddef>
@@ -58,7 +58,7 @@ TEST_CASE("a pool of pages agrees with its shadow, and every stream's work is in
     support::machine machine;
     simulator::set_order_checks(simulator::order_checks::report);
     std::size_t const streams = GENERATE(1U, 4U, 16U);
-    std::size_t const cap = GENERATE(16_MiB, 9_MiB + 512);  // the rest of a page is a segment
+    std::size_t const cap = GENERATE(16_MiB, 9_MiB + 512);  // the remainder of a page becomes a segment
     std::size_t const largest = GENERATE(2_MiB, 8_MiB);
     bool const late = streams == 4;
     simulator::set_schedule(late ? simulator::schedule::late : simulator::schedule::workers, streams);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Random walks of several threads through one pool, on streams that they share.
+// Random walks of several threads through one pool, on shared streams.
 #include <cuota/pool/scoped_pool.hpp>
 
 #include <array>
@@ -28,10 +28,9 @@ namespace simulator = cuota::simulator;
 
 namespace {
 
-// What threads hand to each other.
 class exchange {
 public:
-    // Leaves what it has, takes what is there.
+    // Stores `mine` and returns the block that was there.
     [[nodiscard]] std::optional<held> swap(std::size_t place, std::optional<held> mine) {
         std::scoped_lock const lock{guard_};
         return std::exchange(places_[place % places_.size()], mine);
@@ -42,7 +41,6 @@ private:
     std::array<std::optional<held>, 8> places_;
 };
 
-// One of several threads on one pool, with streams that are everybody's.
 void run_beside_others(walker& me, cuota::scoped_pool& pool, exchange& between, std::size_t cap,
                        std::uint64_t operations, std::atomic<std::uint64_t>& wrong_releases) {
     auto const allocate = [&] {
@@ -117,7 +115,7 @@ TEST_CASE(
         CHECK(is.peak_requested >= expected.peak_requested);
         CHECK(is.peak_allocated >= expected.peak_allocated);
         CHECK(is.peak_reserved <= cap);
-        expected.peak_requested = is.peak_requested;  // who tells the shadow of it does so a little later
+        expected.peak_requested = is.peak_requested;  // threads report to the shadow a little later
         expected.peak_allocated = is.peak_allocated;
         expected.peak_reserved = is.peak_reserved;
         INFO(text_of(is) << "is not " << text_of(expected));

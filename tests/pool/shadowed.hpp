@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sources of a pool that tell a shadow what they gave and have back.
+/// Upstreams of a pool that report their memory to a shadow.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace pool_tests {
 
 using namespace cuota::literals;
 
-/// cudaMalloc and cudaFree.
+/// Allocates by cudaMalloc.
 class shadowed_memory {
 public:
     explicit shadowed_memory(shadow& told) : told_{&told} {}
@@ -38,7 +38,7 @@ public:
         return p;
     }
     void deallocate_sync(void* p, std::size_t bytes, std::size_t) noexcept {
-        // Before it is another's: who has it next says so only after the driver gave it.
+        // Reported first: another thread that allocates this memory reports it after the driver has returned it.
         told_->segment_goes(p, bytes);
         if (!cuota::rt::device_free(p)) told_->segment_is_lost(p);
     }
@@ -50,7 +50,7 @@ private:
     shadow* told_;
 };
 
-/// Pages of the device, in mappings of at most `largest` bytes, and of at most a half of what can still be had.
+/// Pages of the device, in mappings of at most `largest` bytes and at most half of the bytes that are available.
 class shadowed_pages final : public cuota::detail::page_range {
 public:
     shadowed_pages(shadow& told, std::size_t most, std::size_t largest)
@@ -85,7 +85,7 @@ public:
         return pages_->map(at, bytes, sizes, who, done);
     }
     bool unmap(std::byte* at, std::size_t bytes) noexcept override {
-        // Whose they were maps them again only after this.
+        // Reported last: the pool maps these pages again only after this call.
         bool const done = pages_->unmap(at, bytes);
         if (done) told_.pages_go(at, bytes);
         return done;
@@ -115,7 +115,7 @@ namespace pool_tests {
 
 enum class grown_by { segments, pages };
 
-/// A pool of at most `most` bytes, of which the shadow knows all.
+/// Makes a pool of at most `most` bytes; the shadow sees all its memory.
 [[nodiscard]] inline cuota::scoped_pool make_pool(cuota::budget const& account, shadow& told, grown_by how,
                                                   std::size_t most, cuota::pool_options wanted = {},
                                                   std::size_t largest_mapping = 2_MiB) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The error sink of a program uses the very pool whose failure it is told of.
+// An error sink that uses the pool whose failure it receives.
 
 #include <cstddef>
 #include <cstdlib>
@@ -35,7 +35,6 @@ using namespace cuota::literals;
 
 namespace {
 
-// Asks the pool for all it tells, takes memory of it, and charges.
 auto questions(cuota::scoped_pool& pool, cuota::budget& account) {
     return [&pool, &account] {
         (void)pool.stats();
@@ -46,12 +45,12 @@ auto questions(cuota::scoped_pool& pool, cuota::budget& account) {
             cuota::stream s;
             pool.deallocate(s, pool.allocate(s, 100'000), 100'000);
             (void)pool.trim(1_MiB);
-        } catch (std::exception const&) {  // on a device that fails
+        } catch (std::exception const&) {  // the device fails
         }
     };
 }
 
-// As a program of others has it: the library does not know where its work is.
+// A native stream of other code; the library does not own it.
 class native_stream {
 public:
     native_stream() {
@@ -88,7 +87,7 @@ TEST_CASE("a sink may use the pool whatever CUDA call of it has failed", "[pool]
             take_and_give(pool, *brief, 400'000);
             take_and_give(pool, keep, 400'000);
             brief.reset();
-            cuota::stream const t;  // takes the lane over
+            cuota::stream const t;  // takes over the order's slot of brief
             take_and_give(pool, t, 400'000);
             take_and_give(pool, native, 400'000);
             (void)pool.stats();
@@ -138,9 +137,9 @@ TEST_CASE("a sink may end a program that has a static pool", "[pool][sink]") {
     keep.synchronize();
     brief.reset();
     simulator::fail_call("cudaEventDestroy", 1);
-    cuota::stream const t;  // takes the lane over, and with it an event that cannot be destroyed
+    cuota::stream const t;  // takes over the slot, with an event that cannot be destroyed
     take_and_give(pool, t, 400'000);
-    std::exit(1);  // it was not told
+    std::exit(1);  // the sink was not called
 }
 
 TEST_CASE("a watch that is called while a pool gives memory back may take memory of the pool",
@@ -168,6 +167,6 @@ TEST_CASE("a watch that is called while a pool gives memory back may take memory
     pool.trim();
     CHECK((kept != nullptr || refused != 0));
     if (kept) pool.deallocate(s, kept, 3_MiB);
-    take_and_give(pool, s, 3_MiB);  // the pool goes on
+    take_and_give(pool, s, 3_MiB);  // the pool still works
     s.synchronize();
 }

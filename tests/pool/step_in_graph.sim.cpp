@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A planned step that is captured: the same addresses at each launch, and steps and launches that keep out of each other's
-// way.
+// A planned step that is captured: each launch uses the same addresses, and steps and launches do not disturb each other.
 #include <cuota/pool/step_in_graph.hpp>
 
 #include <array>
@@ -45,14 +44,14 @@ struct add_words {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = a[i] + b[i] * 3; }
 };
 
-// Takes memory of a plan by words, and gives it back.
+// A block of words from a plan.
 struct block {
     cuota::step_resource memory;
     cuota::stream_ref s;
     std::size_t bytes = 16 * kilo;
     support::word* at = static_cast<support::word*>(memory.allocate(s, bytes));
     std::optional<cuota::rt::borrowed_range> known{std::in_place, s, at, bytes,
-                                                   true};  // to the checker of order
+                                                   true};  // for the race checker
     block(cuota::step_resource from, cuota::stream_ref on) : memory{std::move(from)}, s{on} {}
     block(cuota::step_resource from, cuota::stream_ref on, std::size_t size)
         : memory{std::move(from)}, s{on}, bytes{size} {}
@@ -64,7 +63,7 @@ struct block {
     }
 };
 
-// A step that takes three blocks, of which the last has the bytes of the first, and adds to `into`. Returns the addresses.
+// Runs a step of three blocks, of which the last reuses the bytes of the first, and adds to `into`. Returns their addresses.
 std::array<void*, 3> run_step(cuota::step_plan& plan, support::word* into, cuota::stream_ref s) {
     auto const memory = plan.resource();
     std::array<void*, 3> used{};
@@ -153,7 +152,7 @@ TEST_CASE("steps and launches go on in turns, on any streams", "[pool][graph]") 
     graph.launch(on.s);
     on.step(on.s);
     on.step(on.s);
-    hand_over(on.s, on.other);  // of `into`, which the plan knows nothing of
+    hand_over(on.s, on.other);  // orders accesses to `into`, which is not in the plan
     on.step(on.other);
     graph.launch(on.other);
     graph.launch(on.other);
@@ -246,7 +245,7 @@ TEST_CASE("what deviates from the plan in a capture is misuse, and the capture g
     auto graph = cuota::capture(on.s, [&] {
         auto const step = on.plan.begin();
         CHECK_THROWS_AS((block{on.plan.resource(), on.s, 3 * kilo}), cuota::misuse);
-        run_step(on.plan, on.into, on.s);  // is where it was
+        run_step(on.plan, on.into, on.s);  // continues where it was
     });
     on.step(on.s);
     graph.launch(on.s);
@@ -333,7 +332,7 @@ TEST_CASE("bytes that go from one stream of a capture to another are refused bef
     auto const graph = cuota::capture({on.s, on.other}, [&] {
         auto const step = on.plan.begin();
         { block const a{on.plan.resource(), on.s}; }
-        block const b{on.plan.resource(), on.other};  // apart from the first
+        block const b{on.plan.resource(), on.other};  // shares no bytes with the first
         CHECK(why_refused([&] {
                   block const c{on.plan.resource(), on.other};
               }).find("use it on one stream") != std::string::npos);

@@ -25,7 +25,6 @@ using support::thrown;
 
 namespace {
 
-/// A pool, a plan on it, and a stream.
 struct planned_pool {
     cuota::budget budget{"trainer", 64_MiB};
     cuota::scoped_pool pool{budget};
@@ -35,7 +34,7 @@ struct planned_pool {
 
     void* take(std::size_t bytes) { return memory.allocate(stream, bytes); }
     void give(void* p, std::size_t bytes) { memory.deallocate(stream, p, bytes); }
-    /// Takes blocks of these sizes, one after the other, and gives all back in that order. Returns where they were.
+    /// Allocates blocks of these sizes in turn, frees them in the same order, and returns their addresses.
     std::vector<void*> step(std::vector<std::size_t> const& sizes) {
         auto const scope = plan.begin();
         std::vector<void*> blocks;
@@ -76,7 +75,7 @@ TEST_CASE("step_plan records a step and serves those after it from one slab", "[
         p.give(first, 1000);
         void* const kept = p.take(500);
         void* const last = p.take(2000);
-        CHECK((last == first || kept == first));  // the same bytes again
+        CHECK((last == first || kept == first));  // reuses the bytes of first
         p.give(last, 2000);
         p.give(kept, 500);
     }
@@ -90,7 +89,7 @@ TEST_CASE("step_plan records a step and serves those after it from one slab", "[
     CHECK(stats.requests == 3);
     CHECK(stats.lower_bound == 512 + 2048);
     CHECK(stats.ratio() == 1);
-    CHECK(p.pool.stats().requested == stats.peak);  // one allocation of the pool's
+    CHECK(p.pool.stats().requested == stats.peak);  // the slab is the pool's only allocation
 }
 
 TEST_CASE("step_plan behaves as a resource, in steps and between them", "[pool][step_plan]") {
@@ -188,7 +187,7 @@ TEST_CASE("step_plan: what outlives its step keeps its bytes, and is named", "[p
     {
         auto const scope = p.plan.begin();
         loss = p.memory.allocate(p.stream, 1000, 256, {"loss", {"train.cpp", 7}});
-        CHECK(p.plan.survivors().empty());  // it may still come
+        CHECK(p.plan.survivors().empty());  // it may still be freed
     }
     auto const left = p.plan.survivors();
     REQUIRE(left.size() == 1);
@@ -241,7 +240,7 @@ TEST_CASE("step_plan plans anew when it is told to, and old bytes stay valid", "
     CHECK(p.pool.stats().live_blocks == 2);
     p.give(kept, 1000);
     (void)p.step({5000, 6000, 7000});
-    CHECK(p.pool.stats().live_blocks == 1);  // the old slab went
+    CHECK(p.pool.stats().live_blocks == 1);  // the old slab was freed
     CHECK(p.plan.stats().fell_back() == 0);
 }
 
@@ -413,7 +412,7 @@ TEST_CASE("a request that deviates and is refused may come again, and the rest o
     void* lasting = nullptr;
     {
         auto const scope = p.plan.begin();
-        lasting = p.take(4_MiB);  // outlives the step: has no place
+        lasting = p.take(4_MiB);  // outlives the step, so it is not planned
         for (std::size_t const bytes : {1_MiB, 4_MiB, 2_MiB}) p.give(p.take(bytes), bytes);
     }
     p.give(lasting, 4_MiB);

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What only the simulated device can show: which calls are made, what happens when they fail, and what a missing wait
-// would do.
+// Tests that need the simulator: which calls are made, what happens when they fail, and what a missing wait would cause.
 #include <cuota/pool/step_plan.hpp>
 
 #include <cstddef>
@@ -30,7 +29,7 @@ namespace simulator = cuota::simulator;
 
 namespace {
 
-/// Changes some of a step: sizes, requests that come twice or not at all, releases that do not come, other streams.
+/// Changes a step at random: other sizes, other streams, releases left out, or an early end.
 std::vector<support::step_action> deviate(std::vector<support::step_action> step, std::mt19937_64& random,
                                           std::size_t streams) {
     std::size_t const changes = support::pick(random, 0, 3);
@@ -42,7 +41,7 @@ std::vector<support::step_action> deviate(std::vector<support::step_action> step
                 break;
             case 1: a.stream = support::pick(random, 0, streams - 1); break;
             case 2:
-                if (!a.takes) step.erase(step.begin() + (&a - step.data()));  // it outlives the step
+                if (!a.takes) step.erase(step.begin() + (&a - step.data()));  // the block outlives the step
                 break;
             case 3: step.resize(support::pick(random, 1, step.size())); break;
             default: break;
@@ -51,7 +50,7 @@ std::vector<support::step_action> deviate(std::vector<support::step_action> step
     return step;
 }
 
-/// 60 steps, most of them as recorded.
+/// Runs 60 steps, of which about half deviate from the recorded one.
 cuota::step_plan_stats run_program(std::uint64_t seed, std::size_t streams) {
     std::mt19937_64 random{seed};
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
@@ -107,7 +106,7 @@ TEST_CASE("programs at random never have bytes that are another's, nor before th
 
 namespace {
 
-/// Takes and gives 40 blocks, of which two are alive at once.
+/// Allocates and frees 40 blocks, of which two are live at once.
 void work(cuota::step_plan& plan, cuota::stream_ref s) {
     auto const scope = plan.begin();
     cuota::step_resource memory = plan.resource();
@@ -144,7 +143,7 @@ TEST_CASE("bytes that go to another stream wait for the one that had them, withi
     cuota::stream const b;
     cuota::step_plan plan{pool};
     cuota::step_resource memory = plan.resource();
-    bool const on_other = GENERATE(false, true);  // the second stream gives back what the first took
+    bool const on_other = GENERATE(false, true);  // the second stream frees the first stream's block
     {
         auto const scope = plan.begin();
         for (cuota::stream const* s : {&a, &b}) memory.deallocate(*s, memory.allocate(*s, 1_MiB), 1_MiB);
@@ -170,7 +169,7 @@ TEST_CASE("bytes that go to another stream wait for the one that had them, withi
         CHECK(support::all_are(support::words(b, second, 1_MiB), 2));
         memory.deallocate(b, second, 1_MiB);
     }
-    // What b had at the end of a step is a's at the beginning of the next.
+    // Bytes that b has used at the end of a step belong to a at the beginning of the next.
     support::gate gate{b};
     support::write_words(b, first, 1_MiB, 3);
     auto const waits = plan.stats().stream_waits;

@@ -9,7 +9,7 @@ TEST_CASE("step_recorder counts requests and releases, and tells who is still al
           "[pool][step_recorder]") {
     cuota::detail::step_recorder recorder;
     int a{}, b{}, c{};
-    recorder.note_given(&a);  // of before
+    recorder.note_given(&a);  // allocated before the step
     recorder.note_taken(&a, 100, {"first", {"step.cpp", 1}});
     recorder.note_taken(&b, 200, {"second", {"step.cpp", 2}});
     recorder.note_given(&a);

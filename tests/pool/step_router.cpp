@@ -40,7 +40,8 @@ TEST_CASE("step_router leaves requests to others while there is no slab, and rec
 
     router.begin_recorded_step();
     CHECK(router.is_recording());
-    CHECK_FALSE(router.try_give(&static_cast<cuota::stream_ref const&>(s), &a, 1000));  // of before
+    // Allocated before the step.
+    CHECK_FALSE(router.try_give(&static_cast<cuota::stream_ref const&>(s), &a, 1000));
     CHECK(router.try_take(s, 1000, {}) == nullptr);
     router.note_taken(&a, 1000, {"x", {}});
     CHECK(router.try_take(s, 2000, {}) == nullptr);
@@ -164,7 +165,7 @@ TEST_CASE("step_router takes back the turn of what others refused, in the step o
 
     router.begin_planned_step();
     CHECK(router.try_take(s, 2000, {}) == nullptr);
-    router.note_refused(before, after);  // of the step before
+    router.note_refused(before, after);  // of the previous step
     CHECK(router.now().next == 1);
     CHECK(router.stats().unplanned == 3);
 }

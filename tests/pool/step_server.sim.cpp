@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What only the simulated device can show: what a release does that cannot be remembered by its stream, and that no slab
-// goes back while its bytes are in use.
+// Tests that need the simulator: a release that cannot be recorded on its stream, and a slab that is freed only after all work on it.
 #include <cuota/pool/step_server.hpp>
 
 #include <atomic>
@@ -27,7 +26,6 @@ namespace simulator = cuota::simulator;
 
 namespace {
 
-/// A server in a step of one request of 4 KiB.
 struct served {
     cuota::scoped_pool pool{cuota::budget{"trainer", 64_MiB}};
     std::optional<step_server> server{std::in_place, pool};
@@ -67,7 +65,7 @@ TEST_CASE("step_server waits for a release that it cannot remember, and says why
         std::size_t const told = errors.size();
         CHECK(all.live() == 0);
         if (told == 1 && errors.front().find("cudaThreadExchangeStreamCaptureMode") != std::string::npos) {
-            CHECK(host_waits.count() == 0);  // it is tried again
+            CHECK(host_waits.count() == 0);  // the call is retried
             all.begin();
             continue;
         }
@@ -126,7 +124,7 @@ TEST_CASE("step_server waits at its end for the device that its slab is on", "[p
             cuota::device_scope const there{cuota::device{1}};
             all.emplace();
             s.emplace();
-            (void)all->server->allocate(*s, 4_KiB, 256, {});  // never given back
+            (void)all->server->allocate(*s, 4_KiB, 256, {});  // never freed
             cuota::for_each_index(*s, 1, [&has_run](std::size_t) { has_run = true; });
         }
         REQUIRE(cuota::device::current().ordinal() == 0);

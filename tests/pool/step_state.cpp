@@ -27,7 +27,7 @@ using support::thrown;
 
 namespace {
 
-/// Addresses that nothing lies at. It knows who has which, and one of its requests can be refused.
+/// Upstream of addresses without memory. It tracks live blocks and can refuse one request.
 class numbered_memory {
 public:
     void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t, cuota::label const& who = {}) {
@@ -59,14 +59,14 @@ public:
     [[nodiscard]] cuota::memory_kind kind() const noexcept { return cuota::memory_kind::device; }
     friend bool operator==(numbered_memory const&, numbered_memory const&) noexcept = default;
 
-    /// The n-th request from now on; 0 for none.
+    /// Refuses the n-th request from now on, or none if n is 0.
     void refuse(std::size_t n) const {
         all_->asked = 0;
         all_->refused = n;
     }
     [[nodiscard]] bool has_refused() const { return all_->refused != 0 && all_->asked >= all_->refused; }
     [[nodiscard]] std::size_t live() const { return all_->live.size(); }
-    [[nodiscard]] std::size_t wrong() const { return all_->wrong; }  ///< releases of what nobody had
+    [[nodiscard]] std::size_t wrong() const { return all_->wrong; }
 
 private:
     struct state {
@@ -79,7 +79,7 @@ private:
 };
 static_assert(cuota::labelled_resource<numbered_memory>);
 
-/// A plan over it, and a program that asks it: what it has taken it gives back, whatever is thrown.
+/// A plan on that upstream, and a program that uses it and frees its blocks even when an exception is thrown.
 struct program {
     numbered_memory upstream{};
     cuota::stream stream{};
@@ -146,7 +146,7 @@ TEST_CASE("step_state: a plan outlives the refusal of every request to its upstr
         kept.reset();
         bool const was_refused = p.upstream.has_refused();
         p.upstream.refuse(0);
-        p.step(sizes);  // and goes on
+        p.step(sizes);  // the plan still works
         p.step(sizes);
         CHECK(p.plan.stats().live == 0);
         CHECK(p.upstream.live() == (p.plan.stats().has_slab ? 1 : 0));
@@ -189,7 +189,7 @@ TEST_CASE("step_state: a plan outlives a host that is out of memory at every tur
         ++refused;
     }
     CHECK(refused > 20);
-    (void)errors.take();  // a step whose record could not be kept
+    (void)errors.take();  // reports of steps that could not be recorded
 }
 
 TEST_CASE("step_state: a block given back elsewhere and taken again is recorded twice",
@@ -200,7 +200,7 @@ TEST_CASE("step_state: a block given back elsewhere and taken again is recorded 
         auto& server = p.plan.server();
         cuota::any_resource same{p.upstream};
         void* const q = server.allocate(p.stream, 1000, 256, {});
-        same.deallocate(p.stream, q, 1000, 256);  // not the plan's business
+        same.deallocate(p.stream, q, 1000, 256);  // without the plan
         void* const r = server.allocate(p.stream, 2000, 256, {});
         server.deallocate(p.stream, r, 2000, 256);
     }

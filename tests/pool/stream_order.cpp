@@ -33,7 +33,7 @@ void wait(stream_order& order, cuota::stream_ref s, wait_point point) {
     order.wait(s, order.index_of(s), point);
 }
 
-// True when what is enqueued on `waiting` from now on comes after the gated stream's work.
+// Returns true if work enqueued on `waiting` from now on runs after the gated stream's work.
 bool comes_after(cuota::stream_ref waiting) {
     support::let_ready_work_run();
     return !waiting.is_idle();
@@ -113,7 +113,7 @@ TEST_CASE("another stream waits for a release, by one event for all releases bef
     CHECK(creations.count() == 1);
     CHECK(records.count() == 1);
     CHECK(order.waits() == 1);
-    for (wait_point point : released) {  // that event came after all of them
+    for (wait_point point : released) {  // the event was recorded after all of them
         CHECK(order.is_ordered(point, of_b));
         CHECK(order.is_ready(point, of_b));
     }
@@ -160,7 +160,7 @@ TEST_CASE("a release whose event is over is known to be, without a wait", "[pool
     calls_since const waits{"cudaStreamWaitEvent"};
     CHECK(order.is_ready(point, order.index_of(c)));
     calls_since const calls;
-    CHECK(order.is_ready(point, order.index_of(c)));  // now it is known
+    CHECK(order.is_ready(point, order.index_of(c)));  // the result is cached
     CHECK(order.is_ordered(point, order.index_of(c)));
 
     CHECK(calls.count() == 0);
@@ -176,7 +176,7 @@ TEST_CASE("looking whether a release is over records nothing", "[pool][stream_or
     auto const of_b = order.index_of(b);
 
     calls_since const calls;
-    CHECK_FALSE(order.is_ready(point, of_b));  // nobody has asked for an event yet, so nobody can tell
+    CHECK_FALSE(order.is_ready(point, of_b));  // unknown, because no event has been recorded
 
     CHECK(calls.count() == 0);
 }
@@ -208,7 +208,7 @@ TEST_CASE("the place of a stream that is gone is taken over once its work is ove
         point = release_on(order, gone);
         order.wait_on_host(point);
     }
-    CHECK(cuota::simulator::live().streams == 1);  // the order keeps it until its place is wanted
+    CHECK(cuota::simulator::live().streams == 1);  // the order keeps it until its slot is reused
 
     cuota::stream const next;
     auto const index = order.index_of(next);
@@ -216,7 +216,7 @@ TEST_CASE("the place of a stream that is gone is taken over once its work is ove
     CHECK(index == point.stream);
     CHECK(order.streams() == 1);
     CHECK(cuota::simulator::live().streams == 1);
-    CHECK(order.is_ordered(point, ~std::uint32_t{0}));  // the old point is over, for everybody
+    CHECK(order.is_ordered(point, ~std::uint32_t{0}));  // the old point is complete for every stream
     CHECK_FALSE(order.is_ordered(order.release_on(index), ~std::uint32_t{0}));
 }
 
@@ -259,7 +259,7 @@ TEST_CASE("streams that come and go leave a few places", "[pool][stream_order]")
     for (int i = 0; i != support::rounds(10'000); ++i) {
         cuota::stream const s;
         (void)release_on(order, s);
-        if (i % 100 == 0) cuota::device::current().synchronize();  // or the host outruns the device
+        if (i % 100 == 0) cuota::device::current().synchronize();  // otherwise the host outruns the device
         most = std::max(most, cuota::simulator::live().streams);
     }
 
@@ -299,7 +299,7 @@ TEST_CASE("a release on a native stream that cannot be marked is none", "[pool][
     CHECK_THROWS_AS(order.release_on(index), cuota::cuda_error);
 
     cuota::stream_ref{native}.synchronize();
-    CHECK(order.look());  // asks of nothing that is not there
+    CHECK(order.look());  // queries no event that does not exist
     wait_point const next = order.release_on(index);
     order.wait_on_host(next);
     CHECK(order.is_known_done(next));
@@ -371,7 +371,7 @@ TEST_CASE("stream_order is as it was when a call fails", "[pool][stream_order]")
     CHECK(order.waits() == 1);
 }
 
-// ---- What a stream has waited for before ----
+// ---- Earlier waits of a stream ----
 
 TEST_CASE("a stream that has waited for an event needs no wait for what that came after",
           "[pool][stream_order]") {
@@ -406,7 +406,7 @@ TEST_CASE("who waits for an event recorded later has waited for all that came be
     cuota::stream const b;
     cuota::stream const c;
     wait_point const first = release_on(order, a);
-    wait(order, b, release_on(order, a));  // the event that first is waited for by, too
+    wait(order, b, release_on(order, a));  // the event also covers `first`
 
     wait(order, c, first);
 
@@ -434,10 +434,10 @@ TEST_CASE("who waits for a stream has waited for what that had waited for", "[po
     CHECK(order.is_ordered(of_second, of_c));
     CHECK(order.is_ordered(of_first, of_c));
     CHECK_FALSE(order.is_ordered(unseen, of_c));
-    CHECK_FALSE(order.is_ordered(of_second, of_a));  // not the other way
-    CHECK_FALSE(order.is_ordered(of_first, of_d));   // nor for whoever has not waited
+    CHECK_FALSE(order.is_ordered(of_second, of_a));  // not the reverse
+    CHECK_FALSE(order.is_ordered(of_first, of_d));   // d has not waited
     CHECK(comes_after(c));
-    wait(order, d, release_on(order, c));  // and on
+    wait(order, d, release_on(order, c));  // the order is transitive
     CHECK(order.is_ordered(of_first, of_d));
     CHECK(order.is_ordered(of_second, of_d));
     CHECK_FALSE(order.is_ordered(unseen, of_d));
@@ -483,7 +483,7 @@ TEST_CASE("an event that is recorded late says what the stream had waited for by
     wait_point const of_first = release_on(order, a);
     wait(order, b, of_first);
 
-    wait(order, c, of_second);  // only now is b's event recorded, behind that wait
+    wait(order, c, of_second);  // b's event is recorded only now, after that wait
 
     CHECK(order.is_ordered(of_first, order.index_of(c)));
     CHECK(comes_after(c));
@@ -520,7 +520,7 @@ TEST_CASE("a stream that takes over the place of another has seen nothing", "[po
     auto const of_gone = order.index_of(*gone);
     wait(order, *gone, point);
     REQUIRE(order.is_ordered(point, of_gone));
-    gone.reset();  // it has released nothing, so nobody needs to know when its work is over
+    gone.reset();  // it has released nothing, so its completion does not matter
 
     cuota::stream const next;
     auto const of_next = order.index_of(next);
@@ -618,7 +618,7 @@ TEST_CASE("what streams have seen is as it was when a wait fails", "[pool][strea
     }
     SECTION("the host has no memory") {
         std::size_t const allowed =
-            GENERATE(std::size_t{0}, std::size_t{1});  // for c's view, for that of the event
+            GENERATE(std::size_t{0}, std::size_t{1});  // for c's view, for the event's view
         calls_since const calls;
         bool refused = false;
         {
@@ -642,7 +642,7 @@ TEST_CASE("what streams have seen is as it was when a wait fails", "[pool][strea
 
 namespace {
 
-// Memory that several streams write, each after whoever wrote before; with the waits that a stream_order asks for.
+// Memory that several streams write in turn, with the waits that a stream_order requires.
 class handed_round {
 public:
     static constexpr std::size_t bytes = 1024;
@@ -658,7 +658,7 @@ public:
         source_.deallocate_sync(memory_, points_.size() * bytes, 256);
     }
 
-    // True when it had to wait.
+    // Returns true if a wait was necessary.
     bool write(cuota::stream_ref s, std::size_t cell, unsigned char value) {
         bool const waits = take(s, cell);
         cuota::rt::fill_bytes(at(cell), value, bytes, s);
@@ -672,7 +672,7 @@ public:
         give(s, to, values_[from]);
         give(s, from, values_[from]);
     }
-    // Every cell has what was written last, and the checker of the simulator found each access ordered.
+    // Returns true if each cell has its last value and the race checker found all accesses ordered.
     [[nodiscard]] bool is_right() {
         cuota::device::current().synchronize();
         cuota::stream const s;
@@ -721,10 +721,10 @@ TEST_CASE("memory handed from stream to stream is in order, with the waits that 
     memory.write(a, 2, 3);
 
     CHECK(memory.write(b, 0, 4));        // b waits for a
-    CHECK_FALSE(memory.write(b, 1, 5));  // and has done so
+    CHECK_FALSE(memory.write(b, 1, 5));  // b has waited already
     CHECK(memory.write(c, 0, 6));        // c waits for b
-    CHECK_FALSE(memory.write(c, 1, 7));  // and has done so
-    CHECK_FALSE(memory.write(c, 2, 8));  // and so has it for a
+    CHECK_FALSE(memory.write(c, 1, 7));  // c has waited already
+    CHECK_FALSE(memory.write(c, 2, 8));  // c has waited for a through b
     CHECK(memory.write(a, 2, 9));        // a waits for c
     CHECK_FALSE(memory.write(a, 0, 10));
     CHECK(memory.write(b, 2, 11));
@@ -747,7 +747,7 @@ TEST_CASE("memory handed to a stream that waited too early is in order", "[pool]
     memory.write(b, 1, 3);
     support::gate gate{a};
     memory.write(a, 2, 4);
-    CHECK(memory.write(c, 1, 5));  // b's event, recorded again before b has waited for a
+    CHECK(memory.write(c, 1, 5));  // b's event, recorded again before b waits for a
     CHECK(memory.write(b, 2, 6));
 
     CHECK(memory.write(c, 2, 7));
@@ -766,7 +766,7 @@ TEST_CASE("a long walk of memory from stream to stream is in order, and spares w
     for (int step = 0; step != 4000; ++step) {
         auto& s = streams[random() % streams.size()];
         std::size_t const cell = random() % 24;
-        if (random() % 200 == 0) s = cuota::stream{};  // what it was takes its place in the order with it
+        if (random() % 200 == 0) s = cuota::stream{};  // the old stream's slot can be reused
         if (random() % 4 == 0) {
             memory.copy(s, cell, (cell + 1 + random() % 23) % 24);
             handed += 2;
@@ -780,6 +780,6 @@ TEST_CASE("a long walk of memory from stream to stream is in order, and spares w
     CHECK(memory.is_right());
     CHECK(cuota::simulator::order_checked().accesses >= handed);
     CHECK(memory.order.waits() > 0);
-    // Five of six are handed to another stream. That most of those need no wait of their own is what clocks are for.
+    // Five of six accesses follow one on another stream. The clocks make some of the waits unnecessary.
     CHECK(memory.order.waits() < handed * 4 / 5);
 }

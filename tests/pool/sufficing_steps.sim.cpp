@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Random programs up to their first refusal. Each step that is said to suffice is followed alone, in a program that is the same up to
-// there, and the request is repeated: it must be served.
+// Random programs up to their first refusal. Each next step that is marked as sufficient is followed alone in a repetition of the program,
+// and the request is repeated: it must be served.
 #include <cuota/core/next_steps.hpp>
 #include <cuota/guard/ledger.hpp>
 #include <cuota/pool/scoped_pool.hpp>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr cuota::tag names[] = {"weights", "moments", "activations", "scratch", "cache"};
 
-// Two budgets, two pools, some memory of the budgets that is no pool's, and buffers of five tags that come and go.
+// Two budgets, two pools, memory that is charged outside the pools, and buffers with five tags.
 class program {
 public:
     explicit program(unsigned seed)
@@ -52,7 +52,7 @@ public:
         stream_.synchronize();
     }
 
-    // Until the first refusal; none when there was none.
+    // Runs until the first refusal and returns it, or nothing if all requests are served.
     [[nodiscard]] std::optional<cuota::refusal> run() {
         for (int i = 0; i != 400; ++i) {
             if (!live_.empty() && random_() % 3 == 0) {
@@ -68,7 +68,7 @@ public:
         return std::nullopt;
     }
 
-    // Whether the request is served when the step was followed.
+    // Follows the step and returns true if the request is served afterwards.
     [[nodiscard]] bool is_served_after(cuota::next_step const& step) {
         switch (step.kind) {
             case cuota::step_kind::ask_again: break;
@@ -82,7 +82,8 @@ public:
                         .set_limit(l.limit);
                 break;
             case cuota::step_kind::free_device:
-                if (step.bytes > others_) return true;  // more than others have: nobody can follow that
+                // More than other programs hold: it cannot be followed.
+                if (step.bytes > others_) return true;
                 cuota::simulator::set_other_programs(0, others_ - step.bytes);
                 break;
         }

@@ -88,7 +88,7 @@ TEST_CASE("a wait_set takes over the points of the other, which is empty then", 
     CHECK(other.is_empty());
     CHECK(points(other).empty());
     CHECK_FALSE(into.is_empty());
-    merge(other, {7, 7});  // it can be used again, and brings back nothing
+    merge(other, {7, 7});  // it can be reused and has lost its old points
     CHECK(points(other) == std::vector<wait_point>{{7, 7}});
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A random walk of one thread through a pool: everything is known at every moment.
+/// A random walk of one thread through a pool whose state is known exactly at every step.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ struct walk_options {
     std::size_t cap = 4_MiB;
     std::size_t streams = 1;
     std::uint64_t seed = 1;
-    bool has_scopes = false;  ///< steps and frames, every second operation
+    bool has_scopes = false;  ///< every second operation uses steps and frames
     std::size_t release_threshold = cuota::unlimited;
     std::size_t largest_mapping = 2_MiB;
 };
@@ -54,7 +54,7 @@ public:
         }
         end();
     }
-    /// As run, with calls to the driver failing on the way.
+    /// Does the same as run(), with failing driver calls.
     void run_with_faults(std::uint64_t operations) {
         for (std::uint64_t i = 0; i != operations; ++i) {
             if (me_.once_in(2)) act();
@@ -83,7 +83,7 @@ private:
         else if (dice < 1022) ask_for_nonsense();
         else renew_a_stream();
     }
-    // About as much is live as is aimed at, which changes: sometimes next to nothing, sometimes more than there is.
+    // Keeps the allocated bytes near a target that changes, from almost none to more than the cap.
     void allocate_or_release() {
         if (--until_aim_ == 0) {
             aim_ = me_.random()() % 10;
@@ -101,7 +101,7 @@ private:
             else me_.allocate(me_.any_stream(), bytes);
         });
     }
-    // What it skips, and takes more for that, is not held against the pool here.
+    // Alignment can cost memory, so the growth of the pool is not checked here.
     void allocate_aligned() {
         std::size_t const alignment = std::size_t{512} << me_.random()() % 13;
         std::size_t const bytes = me_.any_bytes();
@@ -245,7 +245,6 @@ private:
         return me_.once_in(2) ? step_->allocate(s, bytes, 256, name, here)
                               : step_memory_->allocate(s, bytes, 256, {name, here});
     }
-    // Of a step that has ended.
     void ask_for_step_memory(std::size_t bytes) {
         if (!step_memory_) return;
         try {
@@ -293,10 +292,10 @@ private:
 
     // --- faults ---
 
-    // An operation in which a call to the driver fails: one, or each by chance. It throws or reports, or there was
-    // another way; whatever is said to have failed has changed nothing.
+    // Runs an operation in which one driver call fails, or each call with a probability. The operation must throw, report or use a
+    // fallback; if it throws, it must have changed nothing.
     void act_with_faults() {
-        // All but those that destroy: what the driver does not destroy then is nobody's.
+        // Functions that destroy are not among them, because an object that the driver fails to destroy is leaked.
         constexpr std::array calls{"cudaMalloc",           "cudaFree",
                                    "cudaEventRecord",      "cudaEventQuery",
                                    "cudaEventSynchronize", "cudaEventCreateWithFlags",
@@ -321,7 +320,7 @@ private:
         bool const gives = given || (frame && (!frame->is_open() || me_.once_in(3)));
         std::optional<walked_frame::taken> taken;
         auto const injected = cuota::simulator::faults_injected();
-        // Of a release one call fails: where even waiting fails, there is nothing left to go by.
+        // In a deallocation only one call fails: if the wait failed as well, no way to order it would be left.
         if (gives || me_.once_in(2)) cuota::simulator::fail_call(call, 1 + random() % 3, code);
         else cuota::simulator::fail_randomly(call, 0.3, random(), code);
         void* p = nullptr;
@@ -390,7 +389,7 @@ private:
     std::unique_ptr<cuota::pool_step> step_;
     std::optional<cuota::pool_resource_for<cuota::lifespan::step>> step_memory_;
     std::vector<std::unique_ptr<walked_frame>> frames_;
-    std::size_t aim_ = 9;  // eighths of the cap
+    std::size_t aim_ = 9;  // in eighths of the cap
     std::uint64_t until_aim_ = 800;
     walk_counts did_;
 };

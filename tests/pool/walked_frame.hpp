@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A frame of a random walk: what it has, and what becomes of that at its end.
+/// A frame of a random walk, with a model of its blocks and chunks.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace pool_tests {
 
 class walked_frame {
 public:
-    /// Inside another, if there is one: it has chunks of its own.
+    /// Opens a frame inside `outer`, if that is open, with chunks of its own.
     walked_frame(cuota::scoped_pool& pool, shadow& beside, streams& on, walker& by, walked_frame const* outer)
         : pool_{pool},
           shadow_{beside},
@@ -43,13 +43,13 @@ public:
         std::uint64_t lane;
         std::size_t reserved_before;
     };
-    /// Throws as the pool does: nothing has changed then.
+    /// Throws what the pool throws; nothing is changed if it throws.
     [[nodiscard]] taken take(std::size_t bytes) {
         std::size_t const stream = walker_.any_stream();
         std::size_t const dice = walker_.random()() % 16;
         cuota::tag const name = walker_.any_tag();
         cuota::stream_ref const s = streams_[stream];
-        std::uint64_t const lane = s.id();  // may fail, as what follows
+        std::uint64_t const lane = s.id();  // may fail like the calls below
         std::size_t const before = shadow_.reserved();
         if (dice < 8)
             return {{frame_->allocate(s, bytes, 256, name, here), bytes, stream}, name, false, lane, before};
@@ -74,7 +74,7 @@ public:
         walker_.touch(t.what);
     }
 
-    /// One of those that are there; of an ended frame, one that has an owner.
+    /// Frees a random block. After the frame has ended, all blocks have an owner.
     void give_any() {
         if (live_.empty()) return;
         auto const any =
@@ -84,7 +84,6 @@ public:
         if (walker_.once_in(2)) walker_.touch(h);
         give(any);
     }
-    /// The call alone.
     void give_first() {
         if (!live_.empty()) give(live_.begin());
     }
@@ -98,7 +97,6 @@ public:
     void give_all() {
         while (!live_.empty()) give(live_.begin());
     }
-    /// Releases that cannot be right. Returns how many there were.
     std::size_t give_wrongly() {
         if (live_.empty()) return 0;
         held const h = live_.begin()->second.what;
@@ -109,7 +107,7 @@ public:
         return 3;
     }
 
-    /// Gives back what nobody owns. Returns what has to be reported; empty when nothing has.
+    /// Ends the frame, which frees all blocks without an owner. Returns the texts that must be reported, if any.
     [[nodiscard]] std::vector<std::string> end() {
         std::map<std::string, std::vector<std::size_t>> alive;
         std::erase_if(live_, [](auto const& a) { return !a.second.is_owned; });
@@ -149,7 +147,7 @@ private:
             std::ranges::find_if(chunks_, [&](chunk const& c) { return at >= c.at && at < c.at + c.bytes; });
         return found == chunks_.end() ? nullptr : &*found;
     }
-    // The pool has one more live block, which only it knows the size of.
+    // Enters the pool's new live block, whose size follows from the pool's statistics.
     chunk& enter_chunk(taken const& t) {
         auto const is = pool_.stats();
         auto const was = shadow_.expected();
@@ -167,7 +165,7 @@ private:
         auto const [h, name, is_owned] = a->second;
         cuota::stream_ref const s = streams_[h.stream];
         bool const is_for_host = is_owned && walker_.once_in(16);
-        if (is_for_host) s.synchronize();  // may fail: nothing is given back then
+        if (is_for_host) s.synchronize();  // if this throws, nothing has been freed
         chunk& in = *chunk_of(h.p);
         live_.erase(a);
         in.owned -= is_owned;
@@ -189,7 +187,7 @@ private:
     cuota::frame_resource memory_;
     allocations live_;
     std::vector<chunk> chunks_;
-    std::size_t chunk_bytes_ = 0;  // in all
+    std::size_t chunk_bytes_ = 0;  // of all chunks
 };
 
 }  // namespace pool_tests

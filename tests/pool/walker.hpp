@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What one thread of a random walk does to a pool, told to the pool's shadow.
-/// For as long as one likes: CUOTA_STRESS=<operations, in all>.
+/// Operations of one thread of a random walk through a pool, mirrored in the pool's shadow. CUOTA_STRESS=<operations> sets the total
+/// number.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ namespace pool_tests {
 
 using namespace cuota::literals;
 
-/// Operations of a walk: so many of a hundred parts of what all are told to do.
+/// Returns `percent` of CUOTA_STRESS, or `in_the_suite` if that is not set.
 inline std::uint64_t share_of(double percent, std::uint64_t in_the_suite) {
     char const* const told = std::getenv("CUOTA_STRESS");
     if (!told) return in_the_suite;
@@ -47,10 +47,10 @@ inline void tell(std::string const& what, std::size_t streams, std::string const
 struct held {
     void* p;
     std::size_t bytes;
-    std::size_t stream;  // in whose order it may be used
+    std::size_t stream;  // stream in whose order it may be used
 };
 
-/// Streams that a walk uses; one of them nobody's whom the library knows.
+/// Streams of a walk. If they are more than two, the first is a native one.
 class streams {
 public:
     explicit streams(std::size_t count) : owned_(count) {
@@ -73,10 +73,9 @@ private:
     cudaStream_t foreign_ = nullptr;
 };
 
-/// A request's bytes.
 using sizes = std::size_t (*)(std::mt19937_64&);
 
-/// Mostly of a few small sizes that come again, some of any size.
+/// Mostly a few small sizes that recur, and some of any size.
 inline std::size_t small_sizes(std::mt19937_64& random) {
     switch (random() % 8) {
         case 0: return 1 + random() % (std::size_t{256} << random() % 11);
@@ -86,7 +85,7 @@ inline std::size_t small_sizes(std::mt19937_64& random) {
         default: return 256 * (1 + random() % 6) - random() % 2;
     }
 }
-/// Small ones, parts of a page, and up to four pages.
+/// Small sizes, parts of a page, and up to four pages.
 inline std::size_t sizes_about_a_page(std::mt19937_64& random) {
     switch (random() % 16) {
         case 0: return 2_MiB * (1 + random() % 4) - (random() % 2) * (random() % 2_MiB);
@@ -100,9 +99,8 @@ inline std::size_t sizes_about_a_page(std::mt19937_64& random) {
 }
 
 inline constexpr std::array<cuota::tag, 4> tags{"weights", "activations", "gradients", "states"};
-inline constexpr cuota::place here{"walk.cpp", 7};  // one for all: reports are by tag
+inline constexpr cuota::place here{"walk.cpp", 7};  // the same for all, because reports are by tag
 
-/// As the reports of a pool say it.
 [[nodiscard]] inline std::string alive_text(std::string const& tag, std::vector<std::size_t> const& bytes) {
     std::size_t all = 0;
     for (std::size_t const n : bytes) all += n;
@@ -124,7 +122,6 @@ public:
         : pool_{pool}, shadow_{beside}, streams_{on}, random_{seed}, sizes_{wanted} {}
 
     std::mt19937_64& random() { return random_; }
-    /// True one time in so many.
     [[nodiscard]] bool once_in(std::size_t times) { return random_() % times == 0; }
     std::vector<held>& live() { return live_; }
     [[nodiscard]] std::size_t any_stream() { return random_() % streams_.size(); }
@@ -132,8 +129,8 @@ public:
     [[nodiscard]] std::size_t any_bytes() { return sizes_(random_); }
     [[nodiscard]] cuota::tag any_tag() { return tags[random_() % tags.size()]; }
 
-    /// The bytes change on that stream: the device's checker sees who was not ordered with it. Of many, those at the
-    /// ends and somewhere between.
+    /// Writes the block on its stream, so that the race checker finds accesses that are not ordered with it. In a large block, writes the
+    /// ends and one part between them.
     void touch(held const& h) {
         constexpr std::size_t some = 4_KiB;
         if (h.bytes <= 8 * some) return cuota::rt::fill_bytes(h.p, 1, h.bytes, streams_[h.stream]);
@@ -151,7 +148,6 @@ public:
         live_.pop_back();
         return h;
     }
-    /// Hands it to another stream, in order.
     void move_to(held& h, std::size_t stream) {
         if (h.stream == stream) return;
         streams_[stream].wait(cuota::event{streams_[h.stream]});
@@ -187,7 +183,7 @@ public:
         for (std::size_t i = live_.size(); i-- != 0;)
             if (live_[i].stream == stream) give(drop(i));
     }
-    /// As a program's inner loop does: the same again, and again.
+    /// Repeats an allocation and its deallocation, like a program's inner loop.
     void pairs() {
         std::size_t const stream = any_stream();
         std::size_t const bytes = any_bytes();
@@ -196,7 +192,6 @@ public:
             give(drop(live_.size() - 1));
         }
     }
-    /// Releases that cannot be right. Returns how many there were.
     std::size_t give_wrongly() {
         if (live_.empty()) return 0;
         held const h = live_[any_live()];
@@ -209,7 +204,7 @@ public:
         pool_.deallocate(s, bytes + 256, h.bytes - 256);
         return 4;
     }
-    /// Once more what this thread gave back just now, which nobody else can have.
+    /// Frees a block twice in a row, so that no other owner can have it in between.
     std::size_t give_twice() {
         if (live_.empty()) return 0;
         held const h = drop(any_live());
@@ -229,12 +224,11 @@ private:
     std::vector<held> live_;
 };
 
-/// What has been done, and what came of it.
 struct walk_counts {
     std::uint64_t allocations = 0, refusals = 0, wrong_releases = 0;
-    std::uint64_t failed = 0;     ///< operations, of a call that failed
-    std::uint64_t steps = 0;      ///< ended
-    std::uint64_t survivors = 0;  ///< of those
+    std::uint64_t failed = 0;     ///< operations with a failed call that threw or reported
+    std::uint64_t steps = 0;      ///< ended steps
+    std::uint64_t survivors = 0;  ///< blocks that outlived their step
     std::uint64_t frames_ended = 0;
 };
 
@@ -268,7 +262,7 @@ inline std::string text_of(cuota::pool_stats const& s) {
     return text;
 }
 
-/// Throws, so that a walk ends where it went wrong.
+/// Throws on a difference, so that the walk stops there.
 inline void agree_by_tag(cuota::scoped_pool const& pool, shadow const& beside) {
     auto const expected = beside.by_tag();
     auto const all = pool.stats_by_tag();

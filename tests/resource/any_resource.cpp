@@ -26,7 +26,7 @@ namespace {
 int alive = 0;
 int copied = 0;
 
-// Counts itself; `Padding` bytes larger than a number.
+// Counts its objects; `Padding` bytes larger than an int.
 template <std::size_t Padding>
 struct counting {
     explicit counting(int number) : name{number} { ++alive; }
@@ -99,7 +99,7 @@ TEST_CASE("any_resource shares what is larger", "[resource][any_resource]") {
         REQUIRE(copied == 0);
         REQUIRE(alive == 1);
         REQUIRE(b == c);
-        REQUIRE(where_it_is(b) == where_it_is(a));  // moved-from is a copy: never empty
+        REQUIRE(where_it_is(b) == where_it_is(a));  // a move is a copy, so it is never empty
     }
     REQUIRE(alive == 0);
 }

@@ -34,7 +34,7 @@ using cuota::detail::memory_origin;
 
 namespace {
 
-// Keeps memory of a resource that nobody uses, as a pool does.
+// Holds an idle allocation of a resource, as a pool does.
 template <class Memory>
 class keeper final : public idle_holder {
 public:
@@ -123,7 +123,7 @@ TEST_CASE("the wait for frees leaves captures of others intact", "[resource][idl
 
     takes_what_lies_idle<cuota::device_memory>(70_MiB);
     pooled.deallocate(*s, pooled.allocate(*s, 1_MiB), 1_MiB);
-    s.reset();  // leaves nothing behind that a later wait would touch
+    s.reset();  // no later wait has to include this stream
     CHECK_THROWS_AS(takes_what_lies_idle<cuota::device_memory>(90_MiB), cuota::out_of_memory);
 
     support::native_graph const graph{capture.end()};
@@ -193,7 +193,7 @@ TEST_CASE("who was asked in vain is named in the refusal", "[resource][idle_memo
     auto const kept = cuota::shared<device_keeper>::make(cuota::device{0}, 20_MiB, "kept");
     cuota::device_memory memory;
     std::size_t const free = cuota::device{0}.memory().free;
-    cuota::simulator::fail_larger_than(free);  // as when what is free is in pieces
+    cuota::simulator::fail_larger_than(free);  // as if free memory were fragmented
     auto const refused =
         support::thrown<cuota::out_of_memory>([&] { (void)memory.allocate_sync(free + 10_MiB); });
     CHECK(refused.facts().reclaimed == 20_MiB);

@@ -42,7 +42,7 @@ std::vector<int> processors_of_this_thread() {
     return all;
 }
 
-// What `action` throws on a thread to which the kernel refuses a call.
+// Returns the exception that `action` throws on a thread whose system call fails with `error`.
 template <class Error, class Action>
 Error thrown_without(long call, unsigned error, Action action) {
     return support::thrown<Error>([&] { (void)support::without_call(call, error, action); });
@@ -112,7 +112,7 @@ TEST_CASE("a request that no node could hold is refused before pages are touched
 
     if (!support::takes_filters()) return;
     CHECK_THROWS_AS(
-        support::without_call(SYS_mbind, EPERM,  // which would be seen: it is never asked
+        support::without_call(SYS_mbind, EPERM,  // a call of mbind would be noticed
                               [&] { (void)numa_memory{node}.allocate_sync(node.memory().total + 1); }),
         cuota::out_of_memory);
 }
@@ -122,7 +122,7 @@ TEST_CASE("a node whose pages cannot be had is out of memory, and nothing is tak
     if (auto const why = support::no_numa(); !why.empty()) CUOTA_SKIP(why);
     if (!support::takes_filters()) CUOTA_SKIP("the kernel takes no filters of system calls");
     numa_node const node = first_node();
-    // move_pages that does nothing finds no page where it should be, and moves none there.
+    // A move_pages without effect reports pages that are not on the node and does not move them.
     auto const refused = thrown_without<cuota::out_of_memory>(
         SYS_move_pages, 0, [&] { (void)numa_memory{node}.allocate_sync(3_MiB + 1); });
     CHECK(is_said(refused.what(), "cause      its pages found no room; NUMA node "));
@@ -138,7 +138,7 @@ TEST_CASE("pages that came from elsewhere are moved to the node", "[resource][nu
     if (nodes.size() < 2) CUOTA_SKIP("this machine has one NUMA node");
     for (numa_node const wanted : nodes) {
         bool is_there = false;
-        // Without mbind pages come from the node on which the thread runs: of two, one is the wrong one.
+        // Without mbind, pages are on the node of the running thread, which is wrong for at least one of two nodes.
         REQUIRE(support::without_call(SYS_mbind, 0, [&] {
             numa_memory memory{wanted};
             void* const p = memory.allocate_sync(3_MiB);
@@ -183,7 +183,7 @@ TEST_CASE("a bound thread runs on its node's processors, of those it may run on"
         std::vector<int> expected;
         for (int const i : before)
             if (::numa_node_of_cpu(i) == node.number()) expected.push_back(i);
-        if (expected.empty()) continue;  // a node that is memory only
+        if (expected.empty()) continue;  // a node without processors
         std::vector<int> bound, of_one;
         std::thread{[&] {
             cuota::bind_this_thread(node);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A resource as anybody may write one. CONTRIBUTING.md shows the part between the lines; tests/lint/contributing.py wants the
-// two to be the same.
+// A resource as a user would write one. CONTRIBUTING.md shows the part between the marks; tests/lint/contributing.py checks that both are
+// equal.
 #include <atomic>
 #include <cstddef>
 #include <memory>

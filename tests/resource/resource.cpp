@@ -15,7 +15,6 @@
 
 namespace {
 
-// The least that is a resource.
 struct plain {
     void* allocate(cuota::stream_ref, std::size_t, std::size_t) { return nullptr; }
     void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
@@ -46,7 +45,7 @@ struct cannot_be_compared {
 static_assert(!cuota::resource<release_throws> && !cuota::resource<cannot_be_copied>);
 static_assert(!cuota::resource<cannot_be_compared> && !cuota::resource<int>);
 
-// Who can reach it is known to the type where it is known at all.
+// The type determines which side can access the memory; any_resource satisfies both concepts.
 static_assert(cuota::device_resource<cuota::device_memory> && !cuota::host_resource<cuota::device_memory>);
 static_assert(!cuota::device_resource<cuota::pinned_memory> && cuota::host_resource<cuota::pinned_memory>);
 static_assert(cuota::device_resource<cuota::managed_memory> && cuota::host_resource<cuota::managed_memory>);

@@ -20,7 +20,7 @@ static_assert(!std::is_copy_constructible_v<resource_ref>);
 
 namespace {
 
-// As a pool: no resource itself, but something that gives one.
+// Like a pool: converts to a resource but is not one.
 struct gives_pinned_memory {
     operator cuota::any_resource() const { return cuota::pinned_memory{}; }
 };

@@ -31,7 +31,7 @@ std::size_t taken(int device) { return async_frees::take(cuota::device{device}).
 
 TEST_CASE("a stream is taken once for all frees on it, by its device", "[runtime][async_frees]") {
     support::machine const on{{.devices = 2}};
-    (void)taken(0);  // streams of other tests
+    (void)taken(0);  // discards the streams of other tests
     (void)taken(1);
     cuota::stream const a;
     cuota::stream const b;

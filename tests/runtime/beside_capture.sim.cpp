@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Captures that others have begun, in every mode, on this thread and on another: no call of the library invalidates one.
+// Captures begun by other code, in every mode, on this thread and on another: no call of the library invalidates one.
 #include <cuota/runtime/beside_capture.hpp>
 
 #include <atomic>
@@ -41,7 +41,7 @@ struct add_one {
     void operator()(std::size_t) const { ++*at; }
 };
 
-// Every function of runtime/ that waits, allocates, frees, creates or destroys something, on streams that nobody captures.
+// Calls every function of runtime/ that waits, allocates, frees, creates or destroys, on streams that are not captured.
 void call_all() {
     cuota::device const here = cuota::device::current();
     (void)here.memory();
@@ -89,7 +89,7 @@ TEST_CASE("no call of the library invalidates a capture that others have begun",
         GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed);
     bool const is_here = GENERATE(true, false);
     simulator::set_capture_checks(simulator::capture_checks::every_slow_call);
-    call_all();  // what is made once is made before, and within
+    call_all();  // makes objects that are created only once, before the capture
     native_stream const captured;
     foreign_capture capture{captured, mode};
     if (is_here) call_all();
@@ -242,7 +242,7 @@ TEST_CASE(
     a.ref().wait(before);
     CHECK(x == 1);  // the host has waited
     cuota::for_each_index(a, 1, add_one{&x});
-    b.ref().wait(cuota::event{a});  // makes b part of the capture
+    b.ref().wait(cuota::event{a});  // adds b to the capture
     cuota::for_each_index(b, 1, add_one{&x});
     a.ref().wait(cuota::event{b});
     auto const graph = capture.end();
@@ -279,7 +279,7 @@ TEST_CASE("while a capture waits for what its stream was given, other threads as
     std::thread asks{[&] {
         while (waits.count() == 0) std::this_thread::yield();
         is_answered = !cuota::detail::captured_streams::all().has(other.id());
-        closed.open();  // never, if the answer has to wait for the capture
+        closed.open();  // never reached if has() waits for the capture
     }};
     cuota::graph_exec const graph = cuota::capture(s, [] {});
     asks.join();

@@ -79,7 +79,7 @@ TEST_CASE("give_back tries once more whatever error others have left meanwhile",
     int calls = 0;
     CHECK(cuota::rt::give_back("cudaFree", [&] { return ++calls == 1 ? cudaErrorUnknown : cudaSuccess; }));
     CHECK(calls == 2);
-    CHECK(cudaGetLastError() == cudaErrorInvalidDevice);  // theirs
+    CHECK(cudaGetLastError() == cudaErrorInvalidDevice);  // the error of the sink
     cuota::set_error_sink(std::move(before));
 }
 

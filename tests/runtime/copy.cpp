@@ -13,7 +13,6 @@
 
 namespace {
 
-// Memory for one test.
 struct ends {
     explicit ends(std::size_t n)
         : bytes{n},
@@ -100,6 +99,6 @@ TEST_CASE("a fill writes words of one, two and four bytes, and none beside them"
     CHECK(filled({0xa1a1a1a1, 4}, 4, 200));
     CHECK(filled({0xa1b2a1b2, 4}, 4, 200));
     CHECK(filled({0xa1b2c3d4, 4}, 0, 0));
-    CHECK(filled({0xffffff11, 1}, 0, 10));  // bits beyond the word are not looked at
+    CHECK(filled({0xffffff11, 1}, 0, 10));  // bits beyond the word are ignored
     CHECK(filled({0xffff1111, 2}, 0, 10));
 }

@@ -9,7 +9,8 @@
 #include "support/catch.hpp"
 #include "support/last_error.hpp"
 
-static_assert(!std::is_convertible_v<int, cuota::device>);  // a number is not a device by accident
+// An integer does not convert to a device implicitly.
+static_assert(!std::is_convertible_v<int, cuota::device>);
 static_assert(!std::is_copy_constructible_v<cuota::device_scope> &&
               !std::is_move_constructible_v<cuota::device_scope>);
 static_assert(cuota::device{3}.ordinal() == 3 && cuota::device{3} == cuota::device{3});

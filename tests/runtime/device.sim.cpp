@@ -90,6 +90,6 @@ TEST_CASE("a device survives every failure of its calls", "[runtime][device]") {
         (void)cuota::device::count();
     });
     REQUIRE(seen.silent == 0);
-    REQUIRE(seen.reported > 0);  // the way back to the device before
+    REQUIRE(seen.reported > 0);  // the reset to the previous device
     REQUIRE(cuota::device::current().ordinal() == 0);
 }

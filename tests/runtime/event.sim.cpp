@@ -16,7 +16,7 @@
 #include "support/last_error.hpp"
 #include "support/machine.hpp"
 
-// An event that was never recorded counts as done: there is no such event here.
+// CUDA reports an event that was never recorded as complete; such an event cannot be constructed here.
 static_assert(!std::is_default_constructible_v<cuota::event>);
 static_assert(!std::is_copy_constructible_v<cuota::event>);
 static_assert(std::is_nothrow_move_constructible_v<cuota::event> &&
@@ -45,7 +45,7 @@ TEST_CASE("an event is recorded from the start", "[runtime][event]") {
         cuota::for_each_index(s, 1, support::write_value{x.at, 7});
         cuota::event const written{s};
         REQUIRE(!written.is_done());
-        REQUIRE(support::last_error() == cudaSuccess);  // not ready is an answer
+        REQUIRE(support::last_error() == cudaSuccess);  // cudaErrorNotReady is a result, not an error
     }
     cuota::event const written{s};
     written.synchronize();
@@ -93,10 +93,10 @@ TEST_CASE("recording again moves the point, and earlier waits keep the old one",
     {
         cuota::simulator::hold const nothing_runs;
         cuota::for_each_index(first, 1, support::write_value{x.at, 2});
-        REQUIRE(done.is_done());  // it stands for the point where it was recorded
+        REQUIRE(done.is_done());  // it represents the point at which it was recorded
         done.record(first);
         REQUIRE(!done.is_done());
-        REQUIRE(second.is_idle());  // and who has waited is not held up again
+        REQUIRE(second.is_idle());  // a stream that has waited does not wait again
         third.wait(done);
         REQUIRE(!third.is_idle());
     }
@@ -140,7 +140,7 @@ TEST_CASE("time_mark measures a stream's time between two marks, when both are o
         cuota::simulator::hold const nothing_runs;
         cuota::time_mark const end{s};
         CHECK(!end.since(begin));
-        CHECK(support::last_error() == cudaSuccess);  // not ready is an answer
+        CHECK(support::last_error() == cudaSuccess);  // cudaErrorNotReady is a result, not an error
     }
     cuota::simulator::link_options slow;
     slow.kernel = 3ms;

@@ -40,7 +40,7 @@ struct index_times {
     [[nodiscard]] CUOTA_KERNEL std::uint64_t operator()(std::size_t i) const { return i * factor; }
 };
 
-/// Each thread counts what it has seen, and adds it when it has seen all.
+/// Each thread counts its odd elements and adds the count in finish().
 struct count_odd {
     unsigned* sum;
     unsigned mine = 0;
@@ -68,7 +68,7 @@ struct same_value {
     [[nodiscard]] CUOTA_KERNEL T operator()(std::size_t) const { return value; }
 };
 
-// Elements from any offset to any offset, whatever their alignment, and none beside them.
+// Checks that elements are copied from any offset to any offset, with any alignment, and that no neighbors are changed.
 template <class From, class To>
 void expect_all(std::size_t count, std::size_t from_at, std::size_t to_at) {
     cuota::stream const s;
@@ -120,14 +120,14 @@ TEST_CASE("elements are split into those before what is aligned, whole packs, an
     CHECK(floats(103, 0x1004, 0x2004).singles(4) == 3);
     CHECK(floats(103, 0x1000, 0x2000).single(0, 4) == 100);
     CHECK(floats(104, 0x1004, 0x2004).single(3, 4) == 103);
-    CHECK(is(floats(100, 0x1004, 0x2008), 100, 0));  // never both
+    CHECK(is(floats(100, 0x1004, 0x2008), 100, 0));  // the two arrays are never aligned together
     CHECK(floats(100, 0x1004, 0x2008).single(99, 4) == 99);
-    CHECK(is(floats(2, 0x1004, 0x2004), 2, 0));  // over before they are
-    // A half is 8-byte aligned with four of its like, where a float wants 16 bytes.
+    CHECK(is(floats(2, 0x1004, 0x2004), 2, 0));  // ends before the first aligned element
+    // A pack of four halves is aligned to 8 bytes, a pack of four floats to 16.
     CHECK(is(pack_split::of(100, 4, {at(0x1002), 2, at(0x2004), 4}), 3, 24));
     CHECK(is(pack_split::of(100, 4, {at(0x1008), 2, at(0x2000), 4}), 0, 25));
     CHECK(is(pack_split::of(100, 4, {at(0x1004), 2, at(0x2000), 4}), 100, 0));
-    // Of one array alone.
+    // A split of one array.
     CHECK(is(pack_split::of(100, 2, {nullptr, 0, at(0x2008), 8}), 1, 49));
 }
 

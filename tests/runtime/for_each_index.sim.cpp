@@ -36,7 +36,7 @@ TEST_CASE("a launch is judged by its own result, though others have left an erro
     {
         cuota::stream const s;
         REQUIRE_NOTHROW(cuota::for_each_index(s, 5, [&ran](std::size_t) { ++ran; }));
-        REQUIRE(cudaGetLastError() == cudaErrorInvalidTexture);  // theirs
+        REQUIRE(cudaGetLastError() == cudaErrorInvalidTexture);  // the stale error is still there
         s.synchronize();
     }
     REQUIRE(ran == 5);
@@ -57,7 +57,7 @@ TEST_CASE("an exception in a kernel surfaces at the next wait, with its text", "
         REQUIRE(support::has(error.what(), "kernel relu at for_each_index.sim.cpp:"));
         REQUIRE(support::has(error.what(), " threw: index 12 of 10"));
 
-        // Like a real device's, the failure is for good.
+        // The error is sticky, as on a real device.
         REQUIRE_THROWS_AS(cuota::for_each_index(s, 1, [](std::size_t) {}), cuota::cuda_error);
     }
     (void)sim.errors.take();

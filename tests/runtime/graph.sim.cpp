@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A capture from its begin to its end, whatever ends it, and the streams afterwards.
+// Captures from begin to end, including captures that fail, and the state of the streams afterwards.
 #include <cuota/runtime/graph.hpp>
 
 #include <atomic>
@@ -324,5 +324,5 @@ TEST_CASE("whichever CUDA call fails, a capture leaves no graph and its streams 
     CHECK(is_usable(a, x.at));
     cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
     CHECK(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
-    CHECK(mode == cudaStreamCaptureModeGlobal);  // what a thread has at first
+    CHECK(mode == cudaStreamCaptureModeGlobal);  // a thread's initial mode
 }

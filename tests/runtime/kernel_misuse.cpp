@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a kernel does to the record, done by the host. What CUDA has to say to it stands in kernel_misuse.sim.cpp, and
-// what a GPU makes of it in tests/buffer/view_origin.cpp.
+// Runs on the host the functions by which a kernel writes the record. The CUDA calls are tested in kernel_misuse.sim.cpp, and kernels on a
+// GPU in tests/buffer/view_origin.cpp.
 #include <cuota/runtime/kernel_misuse.hpp>
 
 #include <memory>
@@ -49,7 +49,7 @@ TEST_CASE("a misuse that is still being written is not told", "[runtime][kernel_
     CHECK(rt::detail::claim(record->state));
     CHECK_FALSE(rt::detail::claim(record->state));
     CHECK(rt::text_of(*record).empty());
-    rt::note(*record, index_of(12), "floats", {}, {});  // not the first
+    rt::note(*record, index_of(12), "floats", {}, {});  // not the first misuse
     CHECK(rt::text_of(*record).empty());
 }
 

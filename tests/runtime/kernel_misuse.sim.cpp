@@ -20,7 +20,6 @@ using support::has;
 
 namespace {
 
-// The process's record holds something while this lives.
 struct noted {
     noted() {
         rt::note(rt::first_kernel_misuse(), {out_of_bounds::part::element, {12}, {10}}, "floats", "weights",
@@ -93,7 +92,7 @@ TEST_CASE("a record is opened during a capture of another thread's, and harms it
 
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     CHECK(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
-    CHECK(mode == cudaStreamCaptureModeGlobal);  // as it was
+    CHECK(mode == cudaStreamCaptureModeGlobal);  // as before
     cudaGraph_t graph = nullptr;
     CHECK(cudaStreamEndCapture(s.get(), &graph) == cudaSuccess);
     CHECK(cudaGraphDestroy(graph) == cudaSuccess);

@@ -100,13 +100,13 @@ TEST_CASE("memory tells which device it is on, if it is on one", "[runtime][memo
 
 namespace {
 
-// Pages at both sides of the end of a part, which registrations end at.
+// Two pages on both sides of a boundary between parts, at which registrations end.
 class pages_of_two_parts {
 public:
     static constexpr std::size_t bytes = 2 * 4096;
 
     pages_of_two_parts() {
-        // Somewhere in the lower half of what a process has, where nothing lies.
+        // Searches for unmapped addresses in the lower half of the address space.
         for (std::uintptr_t part = 5; at_ == MAP_FAILED && part != 400; ++part) {
             auto* const wanted = reinterpret_cast<void*>(part * rt::registered_part - bytes / 2);
             at_ = ::mmap(wanted, bytes, PROT_READ | PROT_WRITE,

@@ -25,7 +25,7 @@ namespace {
 
 constexpr auto first_device = "00000000:01:00.0";
 
-// The fake machine as it is at first, before and after.
+// Resets the fake machine before and after a test.
 struct fresh_nvml_machine {
     fresh_nvml_machine() { fake_nvml = {}; }
     ~fresh_nvml_machine() { fake_nvml = {}; }
@@ -99,10 +99,10 @@ TEST_CASE("nvml says in words what it cannot tell, and of which call", "[runtime
     fake_nvml.list_error = 999;
     CHECK(here.memory(first_device).why_not() == "nvmlDeviceGetMemoryInfo said Not Supported");
     CHECK(here.processes(first_device).why_not() == "nvmlDeviceGetComputeRunningProcesses said error 999");
-    fake_nvml.list_error = 7;  // for ever
+    fake_nvml.list_error = 7;  // permanently
     CHECK_FALSE(here.processes(first_device));
     fake_nvml.list_error = 0;
-    fake_nvml.graphics_error = 3;  // which many devices say
+    fake_nvml.graphics_error = 3;  // as on many devices
     CHECK(here.processes(first_device));
     CHECK(here.memory(first_device).has_value() == false);
 }
@@ -124,7 +124,7 @@ TEST_CASE("nvml is absent where the library is not, is another, or does not star
         CHECK(broken.why_not() == "nvmlInit_v2 said Driver/library version mismatch");
         CHECK_FALSE(broken.processes(first_device));
     }
-    CHECK(fake_nvml.begun == 0);  // what did not begin does not end
+    CHECK(fake_nvml.begun == 0);  // a failed nvmlInit is not followed by nvmlShutdown
 }
 
 TEST_CASE("nvml does without functions that an old driver lacks", "[runtime][nvml]") {

@@ -22,7 +22,6 @@ namespace {
 constexpr cuota::device first{0};
 constexpr cuota::device second{1};
 
-// Of the first device.
 struct plain_memory {
     void* at = rt::device_allocate(1_MiB);
     ~plain_memory() { rt::device_free(at); }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// No context is made on a device that the program did not use, and a thread's current device is afterwards what it was.
+// No context is created on a device that the program does not use, and a thread's current device is unchanged afterwards.
 #include <cuota/runtime/primary_context.hpp>
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr simulator::options two_devices{.devices = 2, .capacity = std::size_t{64} << 20};
 
-// A thread that has set no device: its current one is device 0.
+// Runs `work` on a thread that has not set a device; its current device is 0.
 template <class Work>
 void on_a_new_thread(Work work) {
     std::thread{work}.join();

@@ -28,7 +28,7 @@
 #include "support/per_thread_default.hpp"
 #include "support/thrown.hpp"
 
-// 0 and nullptr would be the legacy default stream by accident.
+// 0 and nullptr do not convert to the legacy default stream implicitly.
 static_assert(!std::is_constructible_v<cuota::stream_ref, int> &&
               !std::is_convertible_v<int, cuota::stream_ref>);
 static_assert(!std::is_constructible_v<cuota::stream_ref, std::nullptr_t>);
@@ -182,7 +182,7 @@ TEST_CASE("a stream survives every failure of its calls", "[runtime][stream]") {
 
 namespace {
 
-// What another thread remembers of its own default stream.
+// Returns another thread's share of its own default stream.
 cuota::stream_share share_of_another_thread() {
     std::optional<cuota::stream_share> share;
     std::thread{[&] { share.emplace(cuota::stream_ref{cudaStreamPerThread}); }}.join();

@@ -65,7 +65,7 @@ TEST_CASE("mapped memory is made for GPUDirect RDMA where the device can do that
     CHECK(memory.is_for_rdma == can);
     rt::address_range const range{here, 2_MiB};
     REQUIRE(rt::map_memory(memory, range.at(), 2_MiB));
-    unsigned reaches = 0;  // the driver may write only a byte of it
+    unsigned reaches = 0;  // initialized, because the driver may write only one byte
     CHECK(cuPointerGetAttribute(&reaches, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
                                 reinterpret_cast<CUdeviceptr>(range.at())) == CUDA_SUCCESS);
     CHECK(reaches == can);
@@ -120,7 +120,7 @@ TEST_CASE("a driver's error names its call, and has a text", "[runtime][virtual_
 TEST_CASE("mapping and unmapping survive the failure of any call", "[runtime][virtual_memory]") {
     support::machine machine;
     cuota::device const here{0};
-    REQUIRE(rt::supports_virtual_memory(here));  // the driver's functions are asked for once
+    REQUIRE(rt::supports_virtual_memory(here));  // looks up the driver's functions, which happens once
     auto const seen = support::survives_every_failure(machine, [&] {
         if (!rt::supports_virtual_memory(here)) throw cuota::misuse{"no virtual memory"};
         rt::address_range const range{here, 2 * rt::page_size(here)};
@@ -135,6 +135,6 @@ TEST_CASE("mapping and unmapping survive the failure of any call", "[runtime][vi
         rt::unmap_memory(range.at(), 2_MiB);
     });
     CHECK(seen.thrown > 5);
-    CHECK(seen.reported >= 6);  // three that give back, each for two codes
+    CHECK(seen.reported >= 6);  // three release calls, each with two codes
     CHECK(simulator::live().address_ranges == 0);
 }

@@ -16,7 +16,7 @@ using cuota::detail::warp;
 
 namespace {
 
-constexpr std::size_t row = 100;  // no multiple of a warp
+constexpr std::size_t row = 100;  // not a multiple of the warp size
 
 struct largest_of_row {
     float const* from;
@@ -70,7 +70,7 @@ TEST_CASE("the threads of a warp find the largest of their numbers", "[runtime][
     for (std::size_t const rows : {1u, 7u, 8u, 9u, 20'000u}) {
         std::vector<float> host(rows * row);
         for (std::size_t i = 0; i != host.size(); ++i) host[i] = static_cast<float>(i % row);
-        // In every thread in turn, and next to nothing and all there is.
+        // The maximum is in a different thread in each row, and close to the limits of float.
         for (std::size_t r = 0; r != rows; ++r) host[r * row + r % row] = r % 2 == 0 ? 3e38f : 1e3f;
         for (std::size_t i = 0; i != row; ++i) host[i] = i == 77 ? 1e-45f : 0.0f;
         support::device_bytes const from{host.size() * sizeof(float)};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// An error sink of a program that uses the very object whose failure it is told of.
+/// Error sink that calls back into the object whose failure it receives.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace support {
 
-/// While one lives, the sink calls ask() for each error that is no consequence of that, after the sink that was set before.
+/// While it exists, the error sink calls the previous sink, then ask(). Errors that ask() causes do not call ask() again.
 class asking_sink {
 public:
     explicit asking_sink(std::function<void()> ask)

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What an operation asked of the simulated runtime.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace support {
 
-/// Calls of a CUDA function since this was made; of all functions when none is named.
+/// Counts calls of one CUDA function since construction, or of all functions if none is named.
 class calls_since {
 public:
     explicit calls_since(char const* function = nullptr) : function_{function}, before_{now()} {}

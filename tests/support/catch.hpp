@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Catch2 2.13 and 3 by one name. Tests use what both have: TEST_CASE, SECTION, REQUIRE, CHECK, REQUIRE_THROWS_AS,
+// Includes Catch2 2.13 or 3 under one name. Tests use the macros that both have: TEST_CASE, SECTION, REQUIRE, CHECK, REQUIRE_THROWS_AS,
 // REQUIRE_NOTHROW, INFO, GENERATE, FAIL.
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
@@ -12,7 +12,7 @@
 
 #include <iostream>
 
-/// Ends a test that cannot run here, saying why; CTest then lists it by name as skipped. To be used before any check.
+/// Ends a test that cannot run here and prints the reason; CTest lists it by name as skipped. Call it before any check.
 #define CUOTA_SKIP(why)                                                                                      \
     do {                                                                                                     \
         std::cout << "CUOTA_SKIPPED: " << Catch::getResultCapture().getCurrentTestName() << ": " << (why)    \

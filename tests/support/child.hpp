@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Child processes of a test. ThreadSanitizer does not take a fork of a program with threads.
+/// Child processes for tests. ThreadSanitizer does not support fork in a program with threads.
 #pragma once
 
 #include <csignal>
@@ -17,7 +17,8 @@
 
 namespace support {
 
-/// How a child ended that runs f and, if it has not ended by itself, ends with status 0. One that hangs is ended after 30 seconds.
+/// Returns the wait status of a child that runs f and then exits with status 0, unless f has ended it earlier. A child that hangs is killed
+/// after 30 seconds.
 template <class F>
 [[nodiscard]] int status_of_child(F f) {
     pid_t const child = ::fork();
@@ -43,12 +44,12 @@ template <class F>
     return false;
 }
 
-/// For tests with static owners: true in a process that runs this test alone. Elsewhere it starts such a process, checks that it ends with
-/// that status, and returns false. What a sanitizer takes for a leak in a forked child is not looked at there.
+/// For tests with static owners. Returns true in a process that runs only this test. Otherwise it runs such a process, checks its exit
+/// status and returns false. Leak detection is off in it, because sanitizers report false leaks in a forked child.
 [[nodiscard]] inline bool is_alone(char const* test, int wanted = 0) {
     if (std::getenv("CUOTA_PLANTED")) return true;
     int const status = status_of_child([test] {
-        ::alarm(0);  // the test's own limit counts
+        ::alarm(0);  // the test's own time limit applies
         ::setenv("CUOTA_PLANTED", "1", 1);
         ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
         ::execl("/proc/self/exe", "test", test, "--out", "/dev/null", nullptr);

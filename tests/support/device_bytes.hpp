@@ -10,7 +10,7 @@
 
 namespace support {
 
-/// Device memory for one test of what stands below buffers. The stream that used it last must be over when it ends.
+/// Device memory for tests of layers below buffers. Work of the last stream that used it must have finished before it is destroyed.
 class device_bytes {
 public:
     explicit device_bytes(std::size_t bytes)

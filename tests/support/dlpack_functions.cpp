@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tensors of cuota's for Python, and the reverse, by C functions: interop/dlpack_arrays.py.
+// C functions that exchange tensors between cuota and Python in both directions, for interop/dlpack_arrays.py.
 #include <cuota/interop/dlpack.hpp>
 
 #include <atomic>
@@ -27,7 +27,7 @@ std::string& message() {
     return one;
 }
 
-// What `step` returns; null or -1, and a message, when it throws.
+// Returns the result of `step`. If it throws, stores the message and returns `otherwise` (null or -1).
 template <class R, class Step>
 R guarded(R otherwise, Step step) noexcept {
     try {
@@ -38,7 +38,7 @@ R guarded(R otherwise, Step step) noexcept {
     }
 }
 
-// 0, 1, 2 and so on.
+// Makes a buffer with the values 0, 1, 2, ...
 cuota::pinned_buffer<float> counted(std::int64_t count) {
     cuota::pinned_buffer<float> made{count, account()};
     auto const all = made.write();
@@ -60,7 +60,7 @@ double sum_of(Managed* tensor) noexcept {
 
 extern "C" {
 
-/// A tensor of rows x columns counted floats, in pinned memory or as if it were plain.
+/// Exports rows x columns counted floats, in pinned memory that may be labelled as plain.
 void* tensor_made(std::int64_t rows, std::int64_t columns, int is_plain, int is_read_only) {
     return guarded<void*>(nullptr, [&] {
         auto const called = is_plain ? cuota::dlpack_host::plain : cuota::dlpack_host::pinned;
@@ -70,19 +70,18 @@ void* tensor_made(std::int64_t rows, std::int64_t columns, int is_plain, int is_
         return cuota::to_dlpack(shared, {rows, columns}, called).release();
     });
 }
-/// The same for a consumer from before DLPack 1.0.
+/// Does the same for a consumer older than DLPack 1.0.
 void* old_tensor_made(std::int64_t rows, std::int64_t columns) {
     return guarded<void*>(nullptr, [&] {
         return cuota::to_dlpack(counted(rows * columns), {rows, columns}, cuota::dlpack_host::plain)
             .release_old();
     });
 }
-/// Takes the tensor over. -1 when it is refused.
+/// Takes ownership of the tensor and returns its sum, or -1 if it is rejected.
 double tensor_sum(void* tensor) { return sum_of(static_cast<cuota::dlpack::managed_tensor*>(tensor)); }
 double old_tensor_sum(void* tensor) {
     return sum_of(static_cast<cuota::dlpack::old_managed_tensor*>(tensor));
 }
-/// Bytes of tensors that are alive.
 std::size_t tensor_bytes() { return account().held(); }
 char const* tensor_message() { return message().c_str(); }
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What holds for every resource over the memory of one device's driver.
+/// Checks of every resource that allocates directly from one device's driver.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@
 
 namespace support {
 
-/// Sections, for a test case of the resource R, which allocates by the CUDA function `call`.
+/// Runs sections in a test case of the resource R, which allocates by the CUDA function `call`.
 template <class R>
 void behaves_as_driver_memory(char const* call) {
     using namespace cuota::literals;
@@ -47,7 +47,7 @@ void behaves_as_driver_memory(char const* call) {
         });
         REQUIRE(seen.thrown > 0);
         REQUIRE(seen.reported > 0);
-        // A refusal while the driver's own pool keeps memory: that is trimmed, and it is tried again.
+        // If the allocation fails while the driver's own pool caches memory, the pool is trimmed and the call is retried.
         REQUIRE(seen.silent <= (std::string_view{call} == "cudaMallocAsync" ? 1U : 0U));
     }
     SECTION("it is of the device it was made for") {

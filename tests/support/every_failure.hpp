@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Every CUDA call of an operation takes its turn at failing.
+/// Makes each CUDA call of an operation fail in turn.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,11 @@
 
 namespace support {
 
-/// How the failures of an operation showed.
 struct failures {
     std::uint64_t all = 0;       ///< runs in which a call failed
-    std::uint64_t thrown = 0;    ///< the operation ended with one of cuota's errors
-    std::uint64_t reported = 0;  ///< it went on, and the error sink was told
-    std::uint64_t silent = 0;    ///< neither: right only where there is another way to the same end
+    std::uint64_t thrown = 0;    ///< the operation threw one of cuota's errors
+    std::uint64_t reported = 0;  ///< the operation completed and reported to the error sink
+    std::uint64_t silent = 0;    ///< neither; correct only where a fallback has the same result
 };
 
 namespace detail {
@@ -39,7 +38,7 @@ namespace detail {
            a.graph_execs == b.graph_execs;
 }
 
-/// True when it threw one of cuota's errors; any other fails the test.
+/// Any exception that is not one of cuota's fails the test.
 template <class Operation>
 bool throws_ours(Operation& operation) {
     try {
@@ -55,8 +54,8 @@ bool throws_ours(Operation& operation) {
 
 }  // namespace detail
 
-/// Runs `operation` with its first CUDA call failing, then its second, and so on until it ends before the fault
-/// comes; once for every code. However it ends, what it took must be given back, and CUDA's last error be clean.
+/// Runs `operation` with its first CUDA call failing, then its second, until a run completes before the fault is injected; repeats this for
+/// every code. No run may leak memory or change CUDA's last error.
 template <class Operation>
 failures survives_every_failure(machine& on, Operation operation,
                                 std::initializer_list<cudaError_t> codes = {cudaErrorMemoryAllocation,

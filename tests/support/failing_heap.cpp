@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Replaces operator new for this test program, so that tests can see what is left when the host has no memory.
+// Replaces operator new, so that tests can check the state after an allocation on the host has failed.
 #include "support/failing_heap.hpp"
 
 #include <cstdlib>
@@ -26,7 +26,7 @@ void count_one() {
 
 }  // namespace
 
-// Not inlined: a compiler that saw malloc and free inside would take a new and its delete for a mismatch.
+// Not inlined: a compiler that sees malloc and free inside reports a mismatch of new and delete.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
     count_one();
     if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
@@ -43,7 +43,7 @@ void count_one() {
     if (void* const memory = std::aligned_alloc(align, (bytes + align - 1) / align * align)) return memory;
     throw std::bad_alloc{};
 }
-// A sanitizer has array forms of its own.
+// Sanitizers define the array forms separately, so these are replaced too.
 [[gnu::noinline]] void* operator new[](std::size_t bytes) { return ::operator new(bytes); }
 [[gnu::noinline]] void* operator new[](std::size_t bytes, std::nothrow_t const& none) noexcept {
     return ::operator new(bytes, none);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// NCCL for tests, whose ranks are threads of this program on the simulated runtime. Of communicators that do not block, as
-// the real one has them: what is called is in progress until all ranks have called it, and nothing else may be called then.
+// Fake NCCL, whose ranks are threads of this program on the simulated runtime. Calls behave like those of nonblocking communicators: each
+// is in progress until all ranks have made it, and no other call is allowed before.
 #include "support/fake_nccl.hpp"
 
 #include <atomic>
@@ -21,7 +21,6 @@ fake_nccl_state fake_nccl;
 
 namespace {
 
-// One rank's call of an all-reduce.
 struct contribution {
     float const* from;
     float* to;
@@ -33,7 +32,7 @@ struct contribution {
 struct clique {
     explicit clique(int size) : members(std::size_t(size)), calls(std::size_t(size)) {}
     std::vector<ncclComm*> members;
-    std::vector<std::vector<contribution>> calls;  // of each rank, that are not over
+    std::vector<std::vector<contribution>> calls;  // per rank, the calls that have not finished
 };
 
 std::mutex guard;
@@ -56,7 +55,7 @@ struct ncclComm {
 
 namespace {
 
-// In the order of ranks, on a stream between those of the ranks.
+// Sums in rank order, on a stream that waits for all ranks' streams; these wait for it afterwards.
 void add_up(clique& all) {
     std::vector<contribution> parts;
     for (auto& calls : all.calls) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the tests' NCCL is told, and tells: see fake_nccl.cpp.
+/// State of the fake NCCL that tests set and read; see fake_nccl.cpp.
 #pragma once
 
 #include <atomic>
@@ -9,12 +9,12 @@
 #include <nccl.h>
 
 struct fake_nccl_state {
-    std::atomic<int> alive = 0;    ///< communicators
-    std::atomic<int> aborted = 0;  ///< by ncclCommAbort
-    std::atomic<int> sums = 0;     ///< that all ranks came to
+    std::atomic<int> alive = 0;    ///< live communicators
+    std::atomic<int> aborted = 0;  ///< communicators aborted by ncclCommAbort
+    std::atomic<int> sums = 0;     ///< all-reduces that all ranks have joined
     std::atomic<ncclResult_t> id_error = ncclSuccess;
     std::atomic<ncclResult_t> finalize_error = ncclSuccess;
-    std::atomic<int> fails_rank = -1;  ///< whose next all-reduce is found, later, to have failed
+    std::atomic<int> fails_rank = -1;  ///< rank whose next all-reduce reports an asynchronous error
 };
 
-extern fake_nccl_state fake_nccl;  // one test at a time
+extern fake_nccl_state fake_nccl;  // only one test at a time

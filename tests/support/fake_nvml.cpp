@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A libnvidia-ml.so.1 for tests: a machine with one device, whose processes and errors a test chooses. A program that links
-// it has it loaded under that name, so that opening the name finds this one.
+// Fake libnvidia-ml.so.1: a machine with one device, whose processes and errors are set by the test. Programs that link it have it loaded
+// under that name, so that dlopen finds it.
 #include "support/fake_nvml.hpp"
 
 #include <cstring>
@@ -40,7 +40,8 @@ char const* nvmlErrorString(int code) {
                         : nullptr;
 }
 int nvmlSystemGetDriverVersion(char* text, unsigned length) {
-    std::strncpy(text, fake_nvml.driver.c_str(), length);  // fills it up, without an end when it is longer
+    // Pads with zeros; no terminator if the text is longer.
+    std::strncpy(text, fake_nvml.driver.c_str(), length);
     return 0;
 }
 int nvmlDeviceGetHandleByPciBusId_v2(char const* pci, void** device) {

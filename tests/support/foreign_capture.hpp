@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A capture that the library does not know, as other libraries begin it.
+/// Stream capture that the library has not begun, as another library would begin it.
 #pragma once
 
 #include <utility>
@@ -14,22 +14,21 @@
 
 namespace support {
 
-/// A stream of CUDA's own, which does not wait for the legacy default stream.
+/// A non-blocking stream made by CUDA itself, which does not synchronize with the legacy default stream.
 class native_stream {
 public:
     native_stream() { REQUIRE(cudaStreamCreateWithFlags(&native_, cudaStreamNonBlocking) == cudaSuccess); }
     native_stream(native_stream const&) = delete;
     native_stream& operator=(native_stream const&) = delete;
     ~native_stream() { (void)cudaStreamDestroy(native_); }
-    operator cudaStream_t() const noexcept { return native_; }     ///< for calls of CUDA
-    operator cuota::stream_ref() const noexcept { return ref(); }  ///< for those of the library
+    operator cudaStream_t() const noexcept { return native_; }     ///< for CUDA calls
+    operator cuota::stream_ref() const noexcept { return ref(); }  ///< for calls of the library
     cuota::stream_ref ref() const noexcept { return {native_}; }
 
 private:
     cudaStream_t native_ = nullptr;
 };
 
-/// A graph of CUDA's own, ready to be launched.
 class native_graph {
 public:
     explicit native_graph(cudaGraph_t captured) {
@@ -45,7 +44,7 @@ private:
     cudaGraphExec_t exec_ = nullptr;
 };
 
-/// Captures a stream from its construction to `end`, which requires that nothing has invalidated the capture.
+/// Captures a stream from construction until `end`, which requires that the capture has not been invalidated.
 class foreign_capture {
 public:
     explicit foreign_capture(cudaStream_t s, cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal)
@@ -65,7 +64,7 @@ public:
         return cudaStreamIsCapturing(on_, &now) == cudaSuccess && now == cudaStreamCaptureStatusActive;
     }
     [[nodiscard]] native_graph end() { return native_graph{end_captured()}; }
-    /// The graph itself, which the caller destroys.
+    /// The caller must destroy the graph.
     [[nodiscard]] cudaGraph_t end_captured() {
         cudaGraph_t captured = nullptr;
         REQUIRE(cudaStreamEndCapture(std::exchange(on_, nullptr), &captured) == cudaSuccess);

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Stops one stream where a test wants it, on the simulator.
 #pragma once
 
 #include <atomic>
@@ -12,9 +11,8 @@
 
 namespace support {
 
-/// Work enqueued on the stream after this does not start until the gate is opened, or ends.
-///
-/// Nothing that waits for the whole device, as cudaFree may, may be called while it is closed.
+/// Blocks a stream on the simulator: work enqueued after the gate does not start until it is opened or destroyed. While it is closed, no
+/// function that waits for the whole device, such as cudaFree, may be called.
 class gate {
 public:
     explicit gate(cuota::stream_ref s) {
@@ -46,8 +44,8 @@ private:
     std::atomic<int> state_ = closed;
 };
 
-/// Lets the workers of the simulator take up what is ready: work that waits for nothing has most likely run then.
-/// A test must hold however far they came; this only makes it more likely to show what is missing.
+/// Gives the simulator's workers time to run work without open dependencies. A test must hold however far they have come; this makes a
+/// missing dependency more likely to show.
 inline void let_ready_work_run() {
     for (int i = 0; i != 3; ++i) {
         cuota::stream const other;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The gradients of one rank, as tests sum them.
+/// One rank's gradients, and the kernels that simulate its backward pass.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,6 @@ struct write_parts {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
-/// One rank's gradients, and the kernels that stand for its backward run.
 class gradient_set {
 public:
     gradient_set(std::size_t rank, std::vector<std::size_t> counts)
@@ -31,7 +30,7 @@ public:
             gradients_.emplace_back(count, stream_, cuota::device_memory{}, cuota::tag{"gradient"});
     }
 
-    /// Enqueues what makes a gradient of a step.
+    /// Enqueues the kernel that computes a gradient of a step.
     void make(std::size_t gradient, std::size_t step = 0) {
         std::vector<float> values;
         for (std::size_t i = 0; i != counts_[gradient]; ++i)

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Replaces operator new for a test program, so that tests can claim what is not allocated. All forms of
-// it: a sanitizer takes memory from one form that is released by another for an error.
+// Replaces operator new, so that tests can check that nothing is allocated. All its forms, because sanitizers report a mismatch if memory
+// of one form is freed by another.
 #include "support/heap_watch.hpp"
 
 #include <algorithm>
@@ -31,8 +31,8 @@ std::size_t number(std::align_val_t alignment) noexcept { return static_cast<std
 
 }  // namespace
 
-// Not inlined: a compiler that saw malloc and free inside would take a new and its delete for a mismatch.
-// clang links its thread sanitizer's operators into every program; they win there, and nothing is counted.
+// Not inlined: a compiler that sees malloc and free inside reports a mismatch of new and delete. Under clang's ThreadSanitizer, its own
+// operators replace these and nothing is counted.
 #if defined(__clang__) && defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define REPLACED [[gnu::noinline, gnu::weak]]

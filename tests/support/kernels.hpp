@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Kernel bodies and what they should have left. Named types: nvcc restricts where lambdas for the device may stand.
+/// Kernel bodies and their expected results. They are named types because nvcc restricts where device lambdas may be defined.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace support {
 
-/// Bytes that repeat neither after 256 nor after any power of two, and differ by salt.
+/// Bytes of a pattern that has no period of 256 or of a power of two and that depends on `salt`.
 [[nodiscard]] CUOTA_HOST_DEVICE constexpr unsigned char pattern_byte(std::size_t i, unsigned salt) noexcept {
     return static_cast<unsigned char>(i * 131 + i / 251 + salt * 17 + 1);
 }
@@ -21,7 +21,6 @@ struct write_pattern {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = pattern_byte(i, salt); }
 };
 
-/// to[i] = from[i] + 1
 struct add_one {
     int* to;
     int const* from;

@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Two threads that take turns, thousands of times.
 #pragma once
 
 #include <thread>
 
 namespace support {
 
-/// Waits until `ready()`, for what another thread is about to do. Gives its own turn away only when that takes long: where
-/// others compute as well, a turn that is given away is a time slice of theirs, and thousands of those are minutes.
+/// Spins until `ready()` returns true, for two threads that alternate thousands of times. Yields rarely: on a loaded machine each yield
+/// costs a time slice.
 template <class Ready>
 void look_until(Ready ready) {
     for (unsigned looks = 1; !ready(); ++looks)

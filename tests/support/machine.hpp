@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A new simulated machine for one test.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +15,13 @@
 
 namespace support {
 
-/// Resets the simulator. At its end nothing more may be alive than before, and no reported error left unlooked at.
+/// Resets the simulator for one test. The destructor checks that no object is alive that was not before, and that every reported error was
+/// read.
 class machine {
 public:
     explicit machine(cuota::simulator::options shape = {}) {
         cuota::simulator::reset(shape);
-        alive_before_ = cuota::simulator::live().total();  // of a test that failed
+        alive_before_ = cuota::simulator::live().total();  // left by a test that failed
     }
     machine(machine const&) = delete;
     machine& operator=(machine const&) = delete;
@@ -40,8 +40,8 @@ public:
     captured_errors errors;
 
 private:
-    // What destroyed streams have yet to do. Between two tests the faults of closed memory are Catch's, not the
-    // simulator's: a kernel that ran on would end the program.
+    // Waits for the work of destroyed streams. A kernel that ran on between two tests would end the program: faults of protected memory are
+    // then handled by Catch2, not by the simulator.
     static void finish_all_work() {
         int before = 0;
         int devices = 0;

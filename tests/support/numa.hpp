@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the kernel says of NUMA, asked in other ways than the library asks, and a kernel that refuses.
+/// Queries of the kernel's NUMA state that are independent of the library's, and a filter that makes system calls fail.
 #pragma once
 
 #include <algorithm>
@@ -26,14 +26,14 @@
 
 namespace support {
 
-/// The node of the page at p; -1 when the kernel does not say.
+/// Returns the node of the page at p, or -1 if the kernel reports none.
 inline int node_of(void const* p) {
     int node = -1;
     if (::get_mempolicy(&node, nullptr, 0, const_cast<void*>(p), MPOL_F_NODE | MPOL_F_ADDR) != 0) return -1;
     return node;
 }
 
-/// Whether these bytes lie on the node, of which one in every `stride` is looked at, and the last.
+/// Returns true if the bytes are on the node. Checks one byte in every `stride`, and the last.
 inline bool lies_on(int node, void const* p, std::size_t bytes, std::size_t stride = 4096) {
     auto const* const at = static_cast<unsigned char const*>(p);
     for (std::size_t i = 0; i < bytes; i += stride)
@@ -41,7 +41,7 @@ inline bool lies_on(int node, void const* p, std::size_t bytes, std::size_t stri
     return node_of(at + bytes - 1) == node;
 }
 
-/// Whether every page of these bytes is there. To be asked before where it lies, which brings it.
+/// Returns true if every page of these bytes is resident. Call it before node_of, which faults pages in.
 inline bool is_there(void* p, std::size_t bytes) {
     auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     std::vector<unsigned char> there((bytes + page - 1) / page);
@@ -49,7 +49,7 @@ inline bool is_there(void* p, std::size_t bytes) {
     return std::ranges::all_of(there, [](unsigned char c) { return (c & 1) != 0; });
 }
 
-/// Mappings of this process that prefer a node, as numa_memory's do until they are unmapped.
+/// Counts mappings that prefer a node. numa_memory makes them, and they exist until they are unmapped.
 inline std::size_t placed_mappings() {
     std::ifstream maps{"/proc/self/numa_maps"};
     std::size_t count = 0;
@@ -57,7 +57,7 @@ inline std::size_t placed_mappings() {
     return count;
 }
 
-/// Why pages cannot be placed on nodes here, or where they lie not be asked; empty when they can.
+/// Returns the reason why pages cannot be bound to nodes or their node not be queried, or an empty string.
 inline std::string no_numa() {
     auto const refused = [](char const* call) {
         return "the kernel refuses " + std::string{call} + " (" + std::strerror(errno) + ')';
@@ -78,8 +78,8 @@ inline std::string no_numa() {
     return {};
 }
 
-/// Runs `action` on a thread to which the kernel answers one system call with an error, or, with 0, as if it had been done.
-/// What it throws comes out here. False when the kernel takes no such filter: nothing was run then.
+/// Runs `action` on a thread for which the kernel answers one system call with `error`, or with success if that is 0, without executing it.
+/// Rethrows its exception. Returns false, without running it, if the kernel supports no such filter.
 template <class Action>
 [[nodiscard]] bool without_call(long number, unsigned error, Action action) {
     bool is_filtered = false;
@@ -100,7 +100,6 @@ template <class Action>
     return is_filtered;
 }
 
-/// Whether it takes them.
 [[nodiscard]] inline bool takes_filters() {
     return without_call(SYS_mbind, EPERM, [] {});
 }

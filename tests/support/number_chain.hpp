@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A chain of stages over whole numbers: whatever is read where, when, or with another seed than it should shows in the
-/// gradients, and equal gradients are equal bit for bit.
+/// A chain of stages over integers. A read of a wrong value, at a wrong time or with a wrong seed changes the gradients, and correct
+/// gradients are equal bit for bit.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ using word = std::uint32_t;
 using words = cuota::device_span<word>;
 using const_words = cuota::device_span<word const>;
 
-/// An element of a span as if it went on for ever; `none` of one without elements.
+/// Returns element i modulo the size of the span, or `none` if the span is empty.
 [[nodiscard]] CUOTA_KERNEL inline word around(const_words of, std::size_t i, word none) {
     return of.size() == 0 ? none : of[i % of.size()];
 }
@@ -60,7 +60,7 @@ struct back_numbers {
                  around(saved, i, 19) * 7 + around(scratch, i, 23);
     }
 };
-/// Adds to a parameter's gradient; every word that the stage was given counts.
+/// Adds to a parameter's gradient. Every input word changes the result.
 struct add_numbers {
     const_words in, result, saved, scratch, gradient;
     words sums;
@@ -85,13 +85,13 @@ struct clear_words {
     CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = 0; }
 };
 
-/// How large the values of a stage are. Words.
+/// Sizes of a stage's values, in words.
 struct number_stage {
     std::size_t output = 0, saved = 0, forward_scratch = 0, backward_scratch = 0;
     std::optional<std::size_t> gradient{};  // of the output
 };
 
-/// The stages and the gradients that they add to: `parameters` a stage.
+/// Stages and their gradients, `parameters` per stage.
 class number_chain {
 public:
     static constexpr std::size_t parameters = 3;
@@ -124,14 +124,14 @@ public:
     }
     [[nodiscard]] const_words input() { return borrowed_input_->span(); }
 
-    /// The gradients so far, by parameter; waits.
+    /// Returns the gradients, by parameter; waits for the stream.
     [[nodiscard]] std::vector<word> sums() { return sums_.to_vector(on_); }
     void clear() { cuota::for_each_index(on_, sums_.size(), clear_words{sums_.write(on_)}, "clear"); }
 
-    std::size_t forwards = 0;    ///< how often a stage ran forward
-    std::size_t recomputed = 0;  ///< of those, how many were told that they had run before
+    std::size_t forwards = 0;    ///< number of forward runs of a stage
+    std::size_t recomputed = 0;  ///< forward runs that were marked as recomputation
     std::size_t backwards = 0;
-    std::size_t fail_at = 0;  ///< the call that throws; 0: none
+    std::size_t fail_at = 0;  ///< number of the call that throws; 0 for no call
 
 private:
     void forward(cuota::stage_run const& run) {
@@ -174,10 +174,9 @@ private:
     cuota::stream_ref on_;
     cuota::device_buffer<word> input_;
     cuota::device_buffer<word> sums_;
-    std::optional<cuota::lease<word const>> borrowed_input_;  // a chain's input stays as it is
+    std::optional<cuota::lease<word const>> borrowed_input_;  // a chain's input is never changed
 };
 
-/// Stages of any sizes, some of them of nothing.
 [[nodiscard]] inline std::vector<number_stage> random_number_stages(std::size_t count, unsigned seed) {
     std::mt19937 random{seed};
     auto const size = [&](unsigned most) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Samples that say which they are, from a source that can be told to fail or to wait.
+/// Samples that contain their own number, from a source that can be made to fail or wait.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace support {
 
-/// Sample i has a field of `width` numbers, all i, and a field of one number, i * 3.
+/// Sample i has a field of `width` numbers, all equal to i, and a field of one number, i * 3.
 class numbered_source {
 public:
     explicit numbered_source(std::uint64_t samples, std::size_t width = 5)
@@ -27,7 +27,7 @@ public:
           fields_{std::make_shared<std::vector<cuota::field>>(std::vector<cuota::field>{
               {"numbers", cuota::element_type::u32, {width}}, {"triple", cuota::element_type::u64, {}}})} {}
 
-    /// Before each gather; what it throws is the gather's.
+    /// Sets a hook that runs before each gather. An exception of the hook is thrown by the gather.
     numbered_source& before_each(std::function<void(std::span<std::uint64_t const>)> hook) {
         hook_ = std::make_shared<std::function<void(std::span<std::uint64_t const>)>>(std::move(hook));
         return *this;

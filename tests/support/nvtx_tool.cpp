@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A tool for NVTX as a part of the test program: NVTX finds it by a symbol, as it finds a profiler's library by the path in
-// NVTX_INJECTION64_PATH. What it is told becomes lines.
+// An NVTX tool inside the test program. NVTX finds it by a symbol, as it finds a profiler's library by the path in NVTX_INJECTION64_PATH.
+// Each call becomes a line of text.
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExt.h>
 #if __has_include(<nvtx3/nvToolsExtCounters.h>) && __has_include(<nvtx3/nvToolsExtSemanticsCounters.h>)
@@ -12,11 +12,11 @@
 
 #include "support/nvtx_tool.hpp"
 
-nvtx_listener& nvtx_tool = *new nvtx_listener;  // never destroyed: NVTX may be told of ends at the very end
+nvtx_listener& nvtx_tool = *new nvtx_listener;  // not destroyed: NVTX may be called during static destruction
 
 namespace {
 
-// Handles are indices that begin with 1.
+// Handles are indices, counted from 1.
 std::string domain_name(nvtxDomainHandle_t domain) {
     auto const index = reinterpret_cast<std::uintptr_t>(domain);
     return index == 0 ? "default" : nvtx_tool.domains[index - 1];

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What NVTX was told by this program: see nvtx_tool.cpp.
+/// NVTX calls of this program; see nvtx_tool.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 struct nvtx_listener {
     std::mutex guard;
     std::vector<std::string>
-        lines;  ///< "cuota push #decode 4096": a domain, a call, a message (# registered), a payload
-    std::vector<std::string> strings;  ///< registered
+        lines;  ///< format: "cuota push #decode 4096" = domain, call, message (# if registered), payload
+    std::vector<std::string> strings;
     std::vector<std::string> domains;
-    std::uint64_t ranges = 0;  ///< begun that end by their number
+    std::uint64_t ranges = 0;  ///< ranges that were started with an id
 
     void told(std::string line) {
         std::scoped_lock const lock{guard};

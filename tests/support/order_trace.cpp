@@ -6,7 +6,7 @@
 #include <map>
 #include <stdexcept>
 
-// The linker sends the program's calls of these functions here (--wrap).
+// The linker redirects the program's calls of these functions to their wrappers (--wrap).
 extern "C" {
 cudaError_t __real_cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t __real_cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
@@ -36,7 +36,6 @@ std::uint64_t id_of(cudaStream_t s) {
     return id;
 }
 
-// A set of steps, by their numbers.
 class step_set {
 public:
     explicit step_set(std::size_t most) : words_((most + 63) / 64) {}
@@ -50,7 +49,7 @@ private:
     std::vector<std::uint64_t> words_;
 };
 
-// After a call that the library made: what it is told then, it has seen.
+// Records a call of the library that has succeeded.
 template <class Note>
 cudaError_t noted(cudaError_t result, Note note) {
     if (result == cudaSuccess)
@@ -91,9 +90,9 @@ void order_trace::host_waits_for_all() {
 
 bool order_trace::has_race() const {
     std::vector<step_set> before(steps_.size(), step_set{steps_.size()});
-    step_set host{steps_.size()};                    // what the host has waited for
-    std::map<std::uint64_t, std::size_t> last;       // step of each stream
-    std::map<cudaEvent_t, std::size_t> recorded_at;  // step
+    step_set host{steps_.size()};                    // steps that the host has waited for
+    std::map<std::uint64_t, std::size_t> last;       // latest step of each stream
+    std::map<cudaEvent_t, std::size_t> recorded_at;  // step of the latest record
     auto const join = [&](step_set& into, std::size_t i) {
         into.add(before[i]);
         into.add(i);

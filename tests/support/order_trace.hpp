@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a program asks of CUDA about the order of its work, and whether that was enough. For test programs that
-/// CMakeLists.txt adds order_trace.cpp to: their calls go through it.
+/// Records the order of work that a program requests from CUDA, and checks whether it suffices. For test programs to which CMakeLists.txt
+/// adds order_trace.cpp: the linker redirects their calls.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace support {
 
-/// While it lives: the events, waits and synchronisations of this thread, as they were asked for, and the accesses that it is
-/// told of. One at a time. What was enqueued before it counts as done: synchronise first.
+/// While it exists, records the events, waits and synchronizations of this thread, and the accesses passed to `touches`. Only one may exist
+/// at a time. Earlier work counts as finished, so synchronize first.
 class order_trace {
 public:
     order_trace();
@@ -22,21 +22,21 @@ public:
     order_trace(order_trace const&) = delete;
     order_trace& operator=(order_trace const&) = delete;
 
-    /// From now on the n-th wait of a stream for an event is not made, though the program is told that it was. From 1.
+    /// Skips the n-th wait of a stream for an event from now on, counted from 1, and returns success for it.
     void leave_out_wait(std::uint64_t nth) noexcept { left_out_ = waits_ + nth; }
-    [[nodiscard]] std::uint64_t waits() const noexcept { return waits_; }  ///< asked for, that left out too
+    /// Requested waits, including the skipped one.
+    [[nodiscard]] std::uint64_t waits() const noexcept { return waits_; }
 
-    /// Work that the stream was given touches these bytes.
     void touches(cudaStream_t s, void const* first, std::size_t bytes, bool writes);
 
-    /// True when two of the accesses touch the same byte, one of them writes, and nothing that was asked for puts one of them
-    /// after the other: by the closure of all that was asked for, and no cleverness. Cost: the square of the steps.
+    /// Returns true if two accesses overlap, one of them writes, and no requested dependency orders them. Cost: quadratic in the number of
+    /// steps, by the plain transitive closure.
     [[nodiscard]] bool has_race() const;
 
-    // For the calls.
+    // For the wrapped calls.
     static order_trace* of_this_thread() noexcept;
     void records(cudaEvent_t e, cudaStream_t s);
-    [[nodiscard]] bool waits(cudaStream_t s, cudaEvent_t e);  ///< false: to be left out
+    [[nodiscard]] bool waits(cudaStream_t s, cudaEvent_t e);  ///< returns false if the wait is to be skipped
     void host_waits_for(cudaStream_t s);
     void host_waits_for(cudaEvent_t e);
     void host_waits_for_all();
@@ -52,7 +52,7 @@ private:
     };
     struct step {
         what kind;
-        std::uint64_t stream;  // by its id: handles come again
+        std::uint64_t stream;  // stream id; handles are reused
         cudaEvent_t event;
         std::uintptr_t begin, end;
         bool writes;

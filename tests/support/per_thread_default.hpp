@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What 0 is in a file that is compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM.
+/// Meaning of stream 0 in a file that is compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM.
 #pragma once
 
 #include <cuota/runtime/stream.hpp>

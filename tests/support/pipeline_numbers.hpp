@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Pipelines over whole numbers, each device with a budget, and the same step on one device without a pipeline.
+/// Pipelines over integers with a budget per device, and the same step on one device without a pipeline.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ using cuota::stage_run;
 
 using budgeted_lane = cuota::budgeted<cuota::device_memory>;
 
-// Sums of gradients that tell in which order they were added.
+// Sums gradients such that the result depends on the order of the additions.
 struct fold_numbers {
     const_words in, result, saved, scratch, gradient;
     words sums;
@@ -40,7 +40,7 @@ struct fold_numbers {
     }
 };
 
-// Streams, one for each device of a pipeline; a machine with fewer devices has several on one.
+// Makes one stream for each device of a pipeline. On a machine with fewer devices, several streams share a device.
 [[nodiscard]] inline std::vector<cuota::stream> streams_of_devices(std::size_t devices) {
     std::vector<cuota::stream> all;
     auto const there_are = static_cast<std::size_t>(cuota::device::count());
@@ -51,7 +51,6 @@ struct fold_numbers {
     return all;
 }
 
-/// Stages whose parameters' gradients are on the devices that run them.
 class spread_numbers {
 public:
     static constexpr std::size_t parameters = 2;
@@ -104,9 +103,9 @@ public:
             sums_[i].copy_from(std::vector<word>(parameters), homes_[i]);
     }
 
-    std::size_t fail_at = 0;  ///< the call of a stage that throws; 0: none
+    std::size_t fail_at = 0;  ///< number of the stage call that throws; 0 for no call
     std::size_t calls = 0;
-    bool was_elsewhere = false;  ///< a stage ran while another device than its stream's was current
+    bool was_elsewhere = false;  ///< true if a stage ran while the current device was not its stream's
 
 private:
     void forward(stage_run const& run) {
@@ -149,7 +148,7 @@ private:
     std::vector<cuota::lease<word const>> borrowed_;
 };
 
-/// Forward and backward of one micro-batch after the other on one device, everything kept: written out, with no executor.
+/// Computes the sums on one device, without an executor: forward and backward of each micro-batch in turn, with all activations stored.
 [[nodiscard]] inline std::vector<word> sums_of_one_device(std::vector<number_stage> const& shape,
                                                           std::size_t parts, std::uint64_t seed) {
     std::vector<cuota::stream> const one = streams_of_devices(1);
@@ -199,7 +198,6 @@ private:
     return net.sums();
 }
 
-/// A pipeline over devices 0 to D - 1, each with a budget.
 struct pipeline_case {
     pipeline_case(std::size_t devices, std::size_t micro_batches, unsigned seed)
         : parts{micro_batches}, streams{streams_of_devices(devices)} {

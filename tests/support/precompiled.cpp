@@ -1,5 +1,5 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Holds the place in the build where the precompiled header that all tests share is made.
+// The build makes the precompiled header that all tests share from this file.
 #include "support/catch.hpp"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Samples of many lengths, whose rows say which they are.
+/// Samples of different lengths whose rows contain their own number.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@
 
 namespace support {
 
-/// The numbers 0, 1, ... cut into samples of these lengths.
+/// The numbers 0, 1, ... partitioned into samples of the given lengths.
 struct ragged_texts {
     explicit ragged_texts(std::vector<std::uint64_t> of)
         : lengths{std::move(of)}, offsets(lengths.size() + 1) {
         std::inclusive_scan(lengths.begin(), lengths.end(), offsets.begin() + 1);
     }
-    /// Of so many samples, each of up to that length.
+    /// Makes `samples` samples of random lengths in [0, most].
     [[nodiscard]] static ragged_texts any(std::size_t samples, std::uint64_t most, std::uint64_t seed = 1) {
         std::vector<std::uint64_t> made;
         for (std::size_t i = 0; i != samples; ++i)
@@ -36,7 +36,7 @@ struct ragged_texts {
         std::iota(words.begin(), words.end(), 0U);
         return words;
     }
-    /// Of some samples, back to back.
+    /// Returns the words of the given samples, concatenated.
     [[nodiscard]] std::vector<std::uint32_t> words_of(std::vector<std::uint64_t> const& samples) const {
         std::vector<std::uint32_t> words;
         for (std::uint64_t const sample : samples)
@@ -44,7 +44,7 @@ struct ragged_texts {
                 words.push_back(static_cast<std::uint32_t>(w));
         return words;
     }
-    /// Where the words of each begin in that.
+    /// Returns the offset of each sample in words_of(samples).
     [[nodiscard]] std::vector<std::uint64_t> offsets_of(std::vector<std::uint64_t> const& samples) const {
         std::vector<std::uint64_t> made{0};
         for (std::uint64_t const sample : samples) made.push_back(made.back() + lengths[sample]);
@@ -54,7 +54,7 @@ struct ragged_texts {
     [[nodiscard]] cuota::ragged_source<cuota::memory_source> words() const {
         return {cuota::memory_source{"words", all_words()}, offsets};
     }
-    /// "words u32[*]" beside "class u16", which is the sample's number times 3.
+    /// Fields "words u32[*]" and "class u16"; the class is the sample's number times 3.
     [[nodiscard]] auto classed() const {
         std::vector<std::uint16_t> classes;
         for (std::size_t i = 0; i != lengths.size(); ++i)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Lifetimes for the tests of plans: at random, and in the shape of a training step.
+/// Lifetimes for tests of plans: random ones, and those of a training step.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace support {
 
-/// From `low` to `high`, both possible; the same on every machine.
+/// Returns a number in [low, high], the same on every machine.
 inline std::size_t pick(std::mt19937_64& random, std::size_t low, std::size_t high) {
     return low + static_cast<std::size_t>(random() % (high - low + 1));
 }
@@ -34,8 +34,8 @@ inline std::vector<cuota::detail::lifetime_part> parts_of(std::vector<cuota::lif
     return cuota::detail::independent_parts(blocks, cuota::detail::checked_sizes(blocks, 1, {}));
 }
 
-/// A forward pass leaves activations of many sizes, a backward pass takes them in turn, the last first; both have
-/// scratch that lives for a step or three. About `count` blocks.
+/// About `count` blocks of a training step. The forward pass allocates activations of many sizes, the backward pass frees them in reverse
+/// order, and both have scratch with a lifetime of one to three steps.
 inline std::vector<cuota::lifetime> training_step(std::size_t count, std::uint64_t seed) {
     using namespace cuota::literals;
     std::mt19937_64 random{seed};
@@ -50,15 +50,15 @@ inline std::vector<cuota::lifetime> training_step(std::size_t count, std::uint64
     }
     for (; !kept.empty(); kept.pop_back()) {
         auto const [from, size] = kept.back();
-        blocks.push_back({from, now + 1, size});                         // the activation
-        blocks.push_back({now, now + pick(random, 2, 3), size});         // its gradient
+        blocks.push_back({from, now + 1, size});                         // activation
+        blocks.push_back({now, now + pick(random, 2, 3), size});         // gradient
         blocks.push_back({now, now + 1, 512 * pick(random, 1, 4'000)});  // scratch
         ++now;
     }
     return blocks;
 }
 
-/// Small problems whose least peak is 1 B above what is alive at once.
+/// Small problems whose smallest peak is 1 byte above the most bytes that are live at once.
 inline std::vector<std::vector<cuota::lifetime>> above_their_bound() {
     return {{{0, 3, 4},
              {4, 7, 2},

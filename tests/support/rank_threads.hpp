@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Ranks as threads that sum gradients: what each ends with.
+/// Runs ranks as threads that sum gradients, and collects their results.
 #pragma once
 
 #include <chrono>
@@ -18,18 +18,17 @@
 
 namespace support {
 
-/// A claim in a thread that is not the test's: what is not so ends the thread, which then has a text to show.
+/// Checks a claim in a thread that is not the test's. Throws, so that the thread ends with a text that the test checks.
 inline void claim(bool holds, std::string const& what) {
     if (!holds) throw std::logic_error{"NOT SO: " + what};
 }
 
-/// How a rank ended: in words, empty when nothing was thrown, and what came out.
 struct ended_rank {
     std::string text{};
     std::vector<std::vector<float>> gradients{};
 };
 
-/// Runs `run(rank, its agreement, where it ends)` in a thread for each.
+/// Runs `run(rank, agreement, result)` in one thread per rank.
 template <class Run>
 std::vector<ended_rank> run_rank_threads(std::size_t ranks, std::chrono::nanoseconds deadline, Run run) {
     cuota::thread_ranks const group{ranks, deadline};
@@ -46,14 +45,14 @@ std::vector<ended_rank> run_rank_threads(std::size_t ranks, std::chrono::nanosec
     return ends;
 }
 
-/// What rank r has for element i of a gradient: no two sums of them round alike in another order.
+/// Returns rank r's value of element i of a gradient. Rounding makes sums in another order differ.
 [[nodiscard]] inline float part_of_sum(std::size_t rank, std::size_t gradient, std::size_t i,
                                        std::size_t step = 0) {
     auto const mixed =
         static_cast<std::uint32_t>((rank * 7919 + gradient * 104729 + i * 31 + step * 17) * 2654435761U);
     return static_cast<float>(mixed >> 8U) / 1048576.0f - 7.5f;
 }
-/// The sums over `ranks`, in their order.
+/// Returns the sums over `ranks`, added in rank order.
 [[nodiscard]] inline std::vector<std::vector<float>> sums_of_ranks(std::size_t ranks,
                                                                    std::vector<std::size_t> const& counts,
                                                                    std::size_t step = 0) {

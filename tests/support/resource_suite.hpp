@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One suite for everything that claims to be a resource. Needs no simulator: it runs on a GPU too.
+/// Test suite for every class that models resource. It does not need the simulator and runs on a GPU too.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ inline void write(block const& b, cuota::stream_ref s) {
     cuota::for_each_index(s, b.bytes, write_pattern{static_cast<unsigned char*>(b.at), b.salt});
 }
 
-/// Whether the bytes are what `write` left. Waits for s.
+/// Returns true if the bytes are those that `write` left. Waits for s.
 inline bool reads_back(block const& b, cuota::memory_kind kind, cuota::stream_ref s) {
     if (kind == cuota::memory_kind::pinned) {
         s.synchronize();
@@ -62,7 +62,7 @@ inline bool are_distinct(std::vector<block> blocks) {
     return true;
 }
 
-/// The two ways to take and give: in stream order, and at once.
+/// Adapters for the two ways to allocate and deallocate: stream-ordered and synchronous.
 template <class R>
 struct in_stream_order {
     R& memory;
@@ -111,7 +111,7 @@ void serves_every_size(R& memory, Way way, cuota::stream_ref s) {
             std::fill_n(static_cast<unsigned char*>(b.at), b.bytes, static_cast<unsigned char>(7));
         for (block const& b : blocks) REQUIRE(static_cast<unsigned char*>(b.at)[b.bytes - 1] == 7);
     }
-    // Neither in the order they came nor in the opposite one.
+    // The order is neither that of allocation nor its reverse.
     for (std::size_t i = 0; i < blocks.size(); i += 2) way.give(blocks[i].at, blocks[i].bytes);
     for (std::size_t i = 1; i < blocks.size(); i += 2) way.give(blocks[i].at, blocks[i].bytes);
 }
@@ -122,7 +122,7 @@ void honours_or_refuses_alignments(Way way) {
         INFO("alignment " << alignment);
         void* first = nullptr;
         try {
-            first = way.take(3, alignment);  // an odd size, so that the next is not aligned by luck
+            first = way.take(3, alignment);  // an odd size, so that the next block is not aligned by chance
         } catch (cuota::misuse const&) { return true; }
         void* const p = way.take(24, alignment);
         REQUIRE(p != nullptr);
@@ -150,15 +150,14 @@ void refuses_the_impossible(Way way) {
         REQUIRE(refused.facts().asked == bytes);
         REQUIRE(refused.facts().charged >= bytes);
     }
-    void* const p = way.take(1000);  // and is none the worse for it
+    void* const p = way.take(1000);  // the resource is still usable
     REQUIRE(p != nullptr);
     way.give(p, 1000);
 }
 
 }  // namespace detail
 
-/// Checks the contract of `resource`, section by section. What the memory came from must show no leak afterwards:
-/// that is the caller's to check.
+/// Checks the contract of `resource`, section by section. The caller must check that the upstream has no leak afterwards.
 template <cuota::resource R>
 void behaves_as_a_resource(R memory) {
     static_assert(std::is_nothrow_move_constructible_v<R> && std::is_nothrow_destructible_v<R>);

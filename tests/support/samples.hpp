@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Bytes of made-up data, and what a source gathers of it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,7 @@
 
 namespace support {
 
-/// Bytes that repeat neither after 256 nor after any power of two.
+/// Returns bytes whose pattern has no period of 256 or of a power of two.
 inline std::string pattern(std::size_t bytes, unsigned salt = 0) {
     std::string text(bytes, '\0');
     for (std::size_t i = 0; i != bytes; ++i)
@@ -23,7 +22,7 @@ inline std::string pattern(std::size_t bytes, unsigned salt = 0) {
     return text;
 }
 
-/// The bytes of numbers, as this machine has them.
+/// Returns the object representation of the numbers.
 template <class T>
 std::string bytes_of(std::vector<T> const& numbers) {
     std::string text(numbers.size() * sizeof(T), '\0');
@@ -31,14 +30,13 @@ std::string bytes_of(std::vector<T> const& numbers) {
     return text;
 }
 
-/// The samples 0, 1, ... n - 1.
 inline std::vector<std::uint64_t> first_samples(std::uint64_t n) {
     std::vector<std::uint64_t> samples;
     for (std::uint64_t i = 0; i != n; ++i) samples.push_back(i);
     return samples;
 }
 
-/// What a gather gives: for every field the bytes of the samples, back to back.
+/// Returns the result of a gather: for each field, the bytes of the samples, concatenated.
 template <cuota::source S>
 std::vector<std::string> gathered(S const& from, std::vector<std::uint64_t> const& samples) {
     std::vector<std::string> fields;
@@ -50,7 +48,6 @@ std::vector<std::string> gathered(S const& from, std::vector<std::uint64_t> cons
     return fields;
 }
 
-/// True when the text has the part.
 inline bool mentions(std::string const& text, std::string const& part) {
     return text.find(part) != std::string::npos;
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Whether a test is compiled with a sanitizer, which makes some of them slow and others impossible.
+/// Detects sanitizers, which make some tests slow and others impossible.
 #pragma once
 
 namespace support {
@@ -22,8 +22,8 @@ inline constexpr bool under_address_sanitizer = true;
 inline constexpr bool under_address_sanitizer = false;
 #endif
 
-/// As many rounds of something that makes threads or streams as there is time for: under ThreadSanitizer a tenth of `all`.
-/// Each stream has a thread there, and on some machines that takes 10 ms to make.
+/// Returns the number of rounds for a test that makes threads or streams: a tenth of `all` under ThreadSanitizer, where a stream has a
+/// thread that can take 10 ms to start.
 [[nodiscard]] constexpr int rounds(int all) { return under_thread_sanitizer ? all / 10 : all; }
 
 }  // namespace support

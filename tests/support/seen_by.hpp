@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What work on a stream finds in a batch of numbered_source.
+/// Reads batches of numbered_source with work on a stream.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct copy_numbers {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
-/// What a stream that works on the batch finds in its first field, once a sample.
+/// Returns the first field's number of each sample of the batch, as read by a kernel on the stream.
 inline std::vector<std::uint32_t> seen_by(cuota::stream const& s, cuota::batch const& b) {
     std::size_t const width = b.fields()[0].count();
     cuota::device_buffer<std::uint32_t> out{b.size() * width, s, cuota::device_memory{}, cuota::no_init};
@@ -40,7 +40,7 @@ inline std::vector<std::uint32_t> seen_by(cuota::stream const& s, cuota::batch c
     return first;
 }
 
-/// The samples of all batches that are left of an epoch, in order.
+/// Returns the samples of all remaining batches of an epoch, in order.
 inline std::vector<std::uint64_t> order_of(cuota::epoch_range epoch) {
     std::vector<std::uint64_t> order;
     while (std::optional<cuota::batch> const b = epoch.next())

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A libcuda.so.1 for KvikIO, which opens that by name: the calls of the driver that it makes, on the simulated runtime. Its
-// pinned memory is ordinary here and its streams are the threads' own, for it keeps both beyond the tests that the simulator
-// counts what is left of.
+// Fake libcuda.so.1 for KvikIO, which opens it by name: the driver calls that KvikIO makes, implemented on the simulated runtime. Its
+// pinned memory is ordinary memory and its streams are the threads' own, because KvikIO keeps both after the tests whose live objects the
+// simulator counts.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -15,10 +15,10 @@
 
 namespace {
 
-CUresult as_driver(cudaError_t error) { return static_cast<CUresult>(error); }  // their numbers are the same
+CUresult as_driver(cudaError_t error) { return static_cast<CUresult>(error); }  // the error numbers are equal
 void* address(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
 
-// A device's one context.
+// The only context of a device.
 CUcontext context_of(int device) {
     return reinterpret_cast<CUcontext>(static_cast<std::intptr_t>(device) + 1);
 }
@@ -105,7 +105,7 @@ CUresult cuPointerGetAttribute(void* value, CUpointer_attribute which, CUdevicep
         default: return CUDA_ERROR_NOT_SUPPORTED;
     }
 }
-// Of memory that is not CUDA's all are nothing, which is no error.
+// For memory that CUDA did not allocate, all attributes are zero and the call succeeds.
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void** values,
                                 CUdeviceptr pointer) {
     for (unsigned i = 0; i != count; ++i) {
@@ -116,7 +116,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void
     }
     return CUDA_SUCCESS;
 }
-// As if it were an allocation of its own: KvikIO asks only for a pointer's place in one.
+// Reports each pointer as an allocation of its own: KvikIO uses only the pointer's offset in one.
 CUresult cuMemGetAddressRange(CUdeviceptr* begin, std::size_t* bytes, CUdeviceptr pointer) {
     if (begin) *begin = pointer;
     if (bytes) *bytes = std::size_t{1} << 40;

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What went to the error sink.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +14,7 @@
 
 namespace support {
 
-/// Catches what the library reports where it cannot throw; the sink that was set before comes back with the scope.
-/// Threads: any may report.
+/// Captures errors that are reported to the error sink; the destructor restores the previous sink. Threads: any thread may report.
 class captured_errors {
 public:
     captured_errors()
@@ -28,7 +26,7 @@ public:
     captured_errors& operator=(captured_errors const&) = delete;
     ~captured_errors() { cuota::set_error_sink(std::move(before_)); }
 
-    /// What came since the last call.
+    /// Returns the errors since the last call.
     [[nodiscard]] std::vector<std::string> take() {
         std::scoped_lock const lock{caught_->guard};
         return std::exchange(caught_->texts, {});
@@ -47,7 +45,6 @@ private:
     cuota::error_sink before_;
 };
 
-/// True when the text has the part.
 [[nodiscard]] inline bool has(std::string const& text, std::string const& part) {
     return text.find(part) != std::string::npos;
 }

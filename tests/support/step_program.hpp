@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A program that does the same step again and again, and sometimes something else; and what it has, to check against.
+/// A program that repeats one step, sometimes with changes, and checks its memory.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 
 namespace support {
 
-/// Live blocks by their bytes: none may lie on another's.
+/// Live blocks by address; checks that no two overlap.
 class live_bytes {
 public:
     void add(void const* p, std::size_t bytes) {
@@ -38,14 +38,14 @@ private:
     std::map<std::uintptr_t, std::uintptr_t> by_begin_;
 };
 
-/// What a step does, one after the other: takes a block of that size, or gives the block of that take (by its number).
+/// One action of a step: allocates a block of `number` bytes, or frees the block of allocation number `number`.
 struct step_action {
     bool takes;
-    std::size_t number;  // bytes, or the take
+    std::size_t number;  // bytes, or the number of the allocation
     std::size_t stream;
 };
 
-/// Blocks at random; in the order of time, each on one of the streams.
+/// Makes random blocks, each on one of the streams; the actions are in order of time.
 inline std::vector<step_action> random_step(std::mt19937_64& random, std::size_t blocks,
                                             std::size_t streams) {
     struct edge {
@@ -77,8 +77,8 @@ inline std::vector<step_action> random_step(std::mt19937_64& random, std::size_t
     return actions;
 }
 
-/// Runs actions against a plan. Each block is filled when it is taken, and a kernel looks at it when it is given back:
-/// `*wrong` is set where it does not hold what it did.
+/// Runs actions against a plan. Each block is filled when it is allocated, and a kernel checks it when it is freed: `*wrong` is set if its
+/// content has changed.
 class step_program {
 public:
     step_program(cuota::step_plan& plan, std::vector<cuota::stream> const& streams, word* wrong)
@@ -95,7 +95,6 @@ public:
             }
         }
     }
-    /// Gives back what is still alive, but for this many blocks.
     void give_all_but(std::size_t kept) {
         while (live_.size() > kept) give(live_.begin(), live_.begin()->second.stream);
     }
@@ -106,7 +105,7 @@ public:
         word const value = byte * 0x0101'0101U;
         void* const p = memory_.allocate(streams_[stream], bytes);
         shadow_.add(p, bytes);
-        cuota::rt::fill_bytes(p, byte, bytes, streams_[stream]);  // what the order checker looks at
+        cuota::rt::fill_bytes(p, byte, bytes, streams_[stream]);  // an access that the race checker sees
         live_[name] = {p, bytes, stream, value};
     }
 

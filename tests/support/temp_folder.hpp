@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A folder that goes, with what is in it, at the end of its scope.
+/// A temporary folder that is removed with its content when its scope ends.
 #pragma once
 
 #include <cerrno>
@@ -28,14 +28,14 @@ public:
     temp_folder(temp_folder const&) = delete;
     temp_folder& operator=(temp_folder const&) = delete;
     ~temp_folder() {
-        std::error_code ignored;  // what cannot be removed stays in the system's temporary folder
+        std::error_code ignored;  // files that cannot be removed stay in the system's temporary folder
         std::filesystem::remove_all(path_, ignored);
     }
 
     [[nodiscard]] std::string const& path() const noexcept { return path_; }
     [[nodiscard]] std::string path(std::string_view name) const { return path_ + '/' + std::string{name}; }
 
-    /// Makes or replaces a file; returns its path.
+    /// Creates or replaces a file and returns its path.
     std::string write(std::string_view name, std::span<std::byte const> bytes) const {
         return write(name, std::string_view{reinterpret_cast<char const*>(bytes.data()), bytes.size()});
     }
@@ -46,7 +46,7 @@ public:
         if (!out) throw std::runtime_error{"cannot write " + whole};
         return whole;
     }
-    /// Replaces one byte of a file, as fast as it goes: no part of it is written anew.
+    /// Overwrites one byte of a file in place, without rewriting the rest.
     void overwrite(std::string_view name, std::size_t offset, char byte) const {
         std::fstream file{path(name), std::ios::binary | std::ios::in | std::ios::out};
         file.seekp(static_cast<std::streamoff>(offset)).put(byte).flush();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Sums over ranks that are threads: the least that a reduce_link has to do.
+/// Sums over ranks that are threads: a minimal reduce_link.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,6 @@
 
 namespace support {
 
-/// Where the threads meet.
 class sum_board {
 public:
     explicit sum_board(std::size_t ranks) : ranks_{ranks} {}
@@ -31,14 +30,14 @@ public:
         parts.resize(ranks_);
         parts[rank].assign(mine.begin(), mine.end());
     }
-    /// The first rank that has not posted that sum; as many as there are when all have.
+    /// Returns the first rank that has not posted its part of that sum, or the number of ranks if all have.
     [[nodiscard]] std::size_t missing(std::uint64_t number) {
         std::scoped_lock const lock{guard_};
         auto const& parts = sums_[number];
         return std::size_t(std::ranges::find_if(parts, [](auto const& p) { return p.empty(); }) -
                            parts.begin());
     }
-    /// In the order of ranks.
+    /// Adds the parts in rank order.
     void take(std::uint64_t number, std::span<float> to) {
         std::scoped_lock const lock{guard_};
         auto const& parts = sums_[number];

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Stands between this test program and the C library's waits, so that tests can claim how threads wait.
+// Wraps the C library's wait functions in this test program, so that tests can check how threads wait.
 #include "support/thread_waits.hpp"
 
 #include <atomic>
@@ -35,7 +35,7 @@ bool are_waits_counted() noexcept { return !under_thread_sanitizer && !under_add
 
 namespace {
 
-// The one that stands behind ours.
+// Returns the next definition of the function, which ours hides.
 template <class Function>
 Function* next_of(char const* name) noexcept {
     return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
@@ -47,7 +47,7 @@ bool is_in_this_program(void const* code) noexcept {
            ::dladdr(reinterpret_cast<void const*>(&is_in_this_program), &here) != 0 &&
            there.dli_fbase == here.dli_fbase;
 }
-// Who waits for a time says so in a header of the standard library, and so in its own code.
+// Counts timed waits only if the caller is in this program: such waits are inlined from headers of the standard library.
 void note(std::atomic<std::uint64_t>& count, void const* caller) noexcept {
     if (support::is_marked && (&count != &support::timed || is_in_this_program(caller))) ++count;
 }

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a call threw, to look at.
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +8,7 @@
 
 namespace support {
 
-/// Runs `action` and returns the Error it threw; anything else fails the test, saying so.
+/// Runs `action` and returns the Error that it threw. Any other result fails the test with a message.
 template <class Error, class Action>
 [[nodiscard]] Error thrown(Action&& action) {
     try {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Kernels over words of memory and what they left, for tests of who may touch which memory when. Words of four
-/// bytes: a race on single bytes can escape a thread sanitizer.
+/// Kernels over words of memory and their results, for tests of access order. Words have four bytes: ThreadSanitizer can miss a race on
+/// single bytes.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,6 @@ struct copy_word {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
-/// Sets `*wrong` where a word is not `value`.
 struct check_word {
     word const* from;
     word value;
@@ -45,12 +44,11 @@ struct check_word {
     }
 };
 
-/// Enqueues a kernel that writes `value` to every word of a block.
 inline void write_words(cuota::stream_ref s, void* to, std::size_t bytes, word value) {
     cuota::for_each_index(s, bytes / sizeof(word), write_word{static_cast<word*>(to), value}, "write_words");
 }
 
-/// The words of a block of device memory, once s has come that far.
+/// Returns the words of a block of device memory after the work enqueued on s.
 inline std::vector<word> words(cuota::stream_ref s, void const* from, std::size_t bytes) {
     std::vector<word> host(bytes / sizeof(word));
     cuota::rt::copy_to_host(host.data(), from, bytes, s);

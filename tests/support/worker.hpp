@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Several threads in one order.
 #pragma once
 
 #include <condition_variable>
@@ -11,8 +10,8 @@
 
 namespace support {
 
-/// A thread that does what it is told, one thing after the other, and is idle in between: its record, and with it the
-/// stocks that it holds, are nobody else's.
+/// A thread that runs one task at a time and is idle in between. Its thread record, and so the stocks that it holds, belong to no other
+/// thread.
 class worker {
 public:
     worker()

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The names of include/cuota/core/locked_region.hpp for the model, whose threads share the variables of one: nothing is counted, and
-// nothing is kept.
+// Replaces include/cuota/core/locked_region.hpp in the model, whose threads share the variables of one: it counts and keeps nothing.
 
 #include <exception>
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The names of include/cuota/core/sync.hpp for the model: each access is a step that the search may delay.
-// A program that includes this one instead explores the very text of the headers above it.
+// Replaces include/cuota/core/sync.hpp in the model: each access is a step that the search may delay. A program that includes this header
+// explores the unchanged text of the headers that use it.
 
 #include <atomic>
 #include <cstring>
@@ -13,7 +13,7 @@
 
 namespace cuota::inline v0::detail {
 
-/// As std::atomic, by its named functions only. A weak exchange fails only when the value differs.
+/// Like std::atomic, with its named functions only. A weak exchange fails only if the value differs.
 template <class T>
 class atomic {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(model::detail::word));
@@ -114,8 +114,8 @@ private:
     T value_{};
 };
 
-/// Off: what is published under a lock is written and read without a step of its own. For programs that would have too
-/// many states; that a reader who meets a change takes the lock is for smaller ones to show, with steps.
+/// If false, data that is published under a lock is written and read without steps of its own, for programs that would have too many
+/// states. Smaller programs, with steps, show that a reader that observes a change takes the lock.
 inline bool publishes_in_steps = false;
 
 template <class T>
@@ -135,7 +135,7 @@ private:
     atomic<T> value_;
 };
 
-/// A step in any case: it is what readers see of a change.
+/// Always a step, because readers detect a change by it.
 class published_version {
 public:
     void step(model::detail::site where = {}) noexcept {
