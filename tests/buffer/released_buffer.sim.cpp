@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// In which order released memory is given back, and what is left when something fails on the way.
+// Tests the order in which released memory is freed, and the state after a failure.
 #include <cuota/buffer/released_buffer.hpp>
 
 #include <cstring>
@@ -47,7 +47,7 @@ TEST_CASE("released memory is given back after all that leases did before", "[bu
 
     auto raw = some.release();
     support::let_ready_work_run();
-    CHECK_FALSE(home.is_idle());  // it waits for the writer
+    CHECK_FALSE(home.is_idle());  // waits for the writer
     raw.reset();
     gate.open();
     home.synchronize();
