@@ -161,7 +161,7 @@ TEST_CASE("eager work beside a capture goes on, in f and in other threads", "[bu
     set(on.x, 3, on.home);
     auto graph = cuota::capture(on.home, [&] {
         increase(on.y, on.home);
-        add_one(on.x, z, on.other);  // no wait for home, which wrote x before the capture
+        add_one(on.x, z, on.other);  // no wait: home had completed its work before the capture
         increase(on.y, on.home);
         CHECK(first_of(z, on.other) == 4);
         std::thread{[&] {
