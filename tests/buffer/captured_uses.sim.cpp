@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests of buffers in captures and in the resulting graphs: the dependencies of each launch, and the operations that are refused before
-// they invalidate the capture. Most tests rely on the simulator's race checker and its late schedule.
+// Buffers in captures and in the resulting graphs: the dependencies of each launch, and operations that are refused before they invalidate
+// the capture. Most tests rely on the simulator's race checker and its late schedule.
 #include <cuota/buffer/captured_uses.hpp>
 
 #include <array>
@@ -44,7 +44,6 @@ namespace {
 constexpr std::size_t count = 1000;
 using ints = cuota::device_buffer<int>;
 
-/// Computes to[i] = from[i] + 1 through leases on s.
 void add_one(ints const& from, ints& to, cuota::stream_ref s) {
     auto const source = from.read(s);
     auto const target = to.write(s);

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests for any device; device_buffer.sim.cpp has those that need the simulated one.
 #include <cuota/buffer/device_buffer.hpp>
 
 #include <algorithm>
@@ -40,7 +39,7 @@ static_assert(std::is_nothrow_move_constructible_v<numbers> && std::is_nothrow_m
 static_assert(sizeof(numbers) <= 64);
 static_assert(!std::is_default_constructible_v<numbers>);  // a buffer needs a stream to free its memory
 
-// Every constructor rejects, at compile time, memory that kernels cannot access.
+// Every constructor rejects memory that kernels cannot access, at compile time.
 template <class Memory>
 constexpr bool can_be_made = std::is_constructible_v<numbers, std::size_t, cuota::stream_ref, Memory>&&
     std::is_constructible_v<numbers, std::size_t, int, cuota::stream_ref, Memory>&&

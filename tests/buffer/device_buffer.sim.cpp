@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests that need the simulated device: the calls that are made, and the state after one fails.
 #include <cuota/buffer/device_buffer.hpp>
 
 #include <algorithm>
@@ -39,8 +38,8 @@ std::vector<int> counted(std::size_t count) {
     return host;
 }
 
-// Runs `change` on a buffer with its n-th CUDA call failing, for every n. `is_right` checks the resulting state; its argument is whether
-// `change` threw.
+// Runs `change` on a buffer with its n-th CUDA call failing, for every n. `is_right` checks the result; its argument is whether `change`
+// threw.
 template <class Change, class Judge>
 void with_every_call_failing(support::machine& machine, Change change, Judge is_right) {
     cuota::stream const stream;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulated device only: an out-of-bounds access in a kernel makes a real device unusable for the rest of the process.
+// Simulated device only: an out-of-bounds access makes a real device unusable for the rest of the process.
 #include <cuota/buffer/device_matrix.hpp>
 
 #include <vector>

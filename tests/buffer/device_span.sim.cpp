@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Simulated device only: an out-of-bounds access in a kernel makes a real device unusable for the rest of the process.
+// Simulated device only: an out-of-bounds access makes a real device unusable for the rest of the process.
 #include <cuota/buffer/device_span.hpp>
 
 #include <cuota/buffer/device_buffer.hpp>
@@ -18,7 +18,7 @@ using support::thrown;
 #if CUOTA_CHECKED
 namespace {
 
-/// Returns the next call's message about a kernel that uses a span of "numbers", leased at train.cpp:41.
+/// Returns the next call's error about a kernel on a span of "numbers", leased at train.cpp:41.
 template <class Body>
 std::string why_it_stops(char const* kernel, std::size_t indices, Body body) {
     support::machine machine;

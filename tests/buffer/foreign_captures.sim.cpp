@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests of leases on streams that other code captures: no capture is invalidated, the graph contains the order of its leases, and the host
-// waits for work outside the graph that a lease depends on.
+// Leases on streams that other code captures: no capture is invalidated, the graph contains the order of its leases, and the host waits for
+// work outside the graph on which a lease depends.
 #include <cuota/buffer/stream_uses.hpp>
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Numbered defects of CCCL's cuda::buffer (3.1 to 3.6); each test shows that cuota does not have the defect. Defects that cuota excludes at
-// compile time are in tests/compile_fail. The header is included first to show that it needs no other.
+// Numbered defects of CCCL's cuda::buffer (3.1 to 3.6); the tests show that cuota has none of them. Those that it excludes at compile time
+// are in tests/compile_fail. The header comes first to show that it needs no other.
 #include <cuota/buffer/device_buffer.hpp>
 
 #include <concepts>

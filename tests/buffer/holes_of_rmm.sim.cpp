@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Numbered defects of RMM's containers and pools, found in its source or by running it (development version of release 26.08); each test
-// shows that cuota does not have the defect. Defects that cuota excludes at compile time are in tests/compile_fail.
+// Numbered defects of RMM's containers and pools, found in its source or by running it (development version of 26.08); the tests show that
+// cuota has none of them. Those that it excludes at compile time are in tests/compile_fail.
 #include <cuota/buffer/device_buffer.hpp>
 
 #include <cstddef>

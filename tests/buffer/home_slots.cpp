@@ -133,7 +133,7 @@ TEST_CASE("what has ended is told once", "[buffer][home_slots]") {
     CHECK_FALSE(slots.take_done().read);
 
     std::uint64_t const b = slots.try_begin(true, {});
-    std::thread{[&] { slots.end(b, true); }}.join();  // by another thread
+    std::thread{[&] { slots.end(b, true); }}.join();
     auto const second = slots.take_done();
     CHECK_FALSE(second.read);
     CHECK(second.written);

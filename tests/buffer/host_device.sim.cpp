@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Checks copies and waits by counting calls and by stopping streams.
 #include <cuota/buffer/host_device.hpp>
 
 #include <algorithm>

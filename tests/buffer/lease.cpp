@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests for any device; lease.sim.cpp has those that need the simulated one.
 #include <cuota/buffer/lease.hpp>
 
 #include <concepts>

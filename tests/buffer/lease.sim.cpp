@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Checks dependencies between streams by stopping streams, by results and by counting calls.
 #include <cuota/buffer/lease.hpp>
 
 #include <cstdint>
@@ -36,7 +35,6 @@ namespace {
 constexpr std::size_t count = 4096;
 using words = cuota::device_buffer<support::word>;
 
-// Has a buffer in a pool, its home stream and two more streams.
 struct scene {
     cuota::stream const home{};
     cuota::stream const b{};
@@ -510,7 +508,7 @@ TEST_CASE("copies go between devices whose kernels do not reach each other", "[b
 
 namespace {
 
-// Sets up work on default streams with race checks and the latest possible schedule, which exposes missing order.
+// Checks races under the latest possible schedule, which exposes missing order.
 struct default_stream_scene {
     explicit default_stream_scene(int devices = 1) : machine{{.devices = devices}} {
         simulator::set_order_checks(simulator::order_checks::report);

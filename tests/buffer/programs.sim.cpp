@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs random programs of buffers, leases, streams, moves and releases beside a sequential model. The order that the library enqueues must
-// be sufficient, and leaving out any of its waits must be detected.
+// Random programs of buffers, leases, streams, moves and releases beside a sequential model. The order that the library enqueues must
+// suffice, and omitting any of its waits must be detected.
 #include <cuota/buffer/device_buffer.hpp>
 
 #include <array>
@@ -247,7 +247,7 @@ private:
     int wrong_ = 0;
 };
 
-// Runs programs one after another on one machine with one pool.
+// Runs programs in sequence on one machine and one pool.
 class session {
 public:
     struct outcome {
@@ -256,7 +256,7 @@ public:
         std::uint64_t waits;
         bool has_race_by_trace;
     };
-    // `wait` is the number of the wait that is left out, counted from 1.
+    // `wait`: number of the omitted wait, from 1.
     outcome run(std::uint64_t seed, std::optional<std::uint64_t> wait = {}) {
         std::uint64_t const races_before = simulator::misuse().races;
         support::order_trace trace;
@@ -281,7 +281,6 @@ private:
     cuota::scoped_pool pool_{cuota::budget{"programs", 64_MiB}, {.initial = 1_MiB}};
 };
 
-// Returns the number of programs to run.
 std::uint64_t programs() {
     char const* const wanted = std::getenv("CUOTA_PROGRAMS");
     return wanted ? std::strtoull(wanted, nullptr, 10) : support::under_thread_sanitizer ? 200 : 1000;

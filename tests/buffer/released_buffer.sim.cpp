@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the order in which released memory is freed, and the state after a failure.
 #include <cuota/buffer/released_buffer.hpp>
 
 #include <cstring>

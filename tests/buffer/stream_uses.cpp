@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests of uses on the home stream that need no lock: their number, threads and order of ending. lease.sim.cpp tests the waits.
+// Uses on the home stream that need no lock; lease.sim.cpp tests the waits.
 #include <cuota/buffer/stream_uses.hpp>
 
 #include <memory>
@@ -32,7 +32,7 @@ struct scene {
     [[nodiscard]] std::uint64_t begin(bool writes, unsigned line) {
         return uses->begin(home, writes, {"at.cpp", line});
     }
-    // Returns the message that a writer on another stream gets, which names where an open use began; empty if none is open.
+    // Returns the error of a writer on another stream, which names where an open use began; empty if none is open.
     [[nodiscard]] std::string open() {
         try {
             uses->end(uses->begin(other, true, {}), true);

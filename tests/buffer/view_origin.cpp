@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests how a stopped kernel reports its reason to the host: on a GPU by a record that it wrote, on the simulator by an exception.
+// A stopped kernel reports its reason to the host: by a record on a GPU, by an exception on the simulator.
 #include <cuota/buffer/view_origin.hpp>
 
 #include <cstddef>
@@ -49,7 +49,7 @@ struct read_matrix {
     CUOTA_KERNEL void operator()(std::size_t i) const { from(i, 0) = from(i, 5); }
 };
 
-// Runs a kernel that goes out of bounds of a view of ten floats, which makes the device unusable. Prints the next call's message.
+// Runs a kernel that leaves a view of ten floats, which makes the device unusable, and prints the next call's error.
 template <class Make>
 void print_why_it_stopped(Make kernel_on) {
     cuota::stream const s;

@@ -104,7 +104,6 @@ indices lengths_of(arrow_source const& from, std::size_t k, indices const& sampl
     from.lengths(k, samples, out);
     return out;
 }
-/// Returns the bytes of each field of these samples.
 std::vector<std::string> read(arrow_source const& from, indices const& samples) {
     std::vector<std::string> memory;
     for (std::size_t k = 0; k != from.fields().size(); ++k) {
@@ -118,7 +117,6 @@ std::vector<std::string> read(arrow_source const& from, indices const& samples) 
     from.gather(samples, out);
     return memory;
 }
-/// Returns field k of these samples.
 template <class T>
 std::vector<T> rows(arrow_source const& from, indices const& samples, std::size_t k = 0) {
     std::string const bytes = read(from, samples)[k];
@@ -137,7 +135,6 @@ std::string why_not(array const& values) {
 using bytes = std::vector<std::uint8_t>;
 using ints = std::vector<std::int32_t>;
 
-/// Returns 0, 1, ..., n - 1.
 array counted(std::int32_t n) {
     ints all;
     for (std::int32_t i = 0; i != n; ++i) all.push_back(i);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests files written by the Arrow and Parquet libraries, and damaged ones.
+// Files written by the Arrow and Parquet libraries, and damaged ones.
 #include <cuota/data/arrow_source.hpp>
 
 #include <algorithm>
@@ -98,7 +98,6 @@ std::string content(std::string const& path) {
     return {std::istreambuf_iterator<char>{in}, {}};
 }
 
-/// Returns the bytes of each field of these samples.
 std::vector<std::string> read(arrow_source const& from, std::vector<std::uint64_t> const& samples) {
     std::vector<std::string> memory;
     for (std::size_t k = 0; k != from.fields().size(); ++k) {
@@ -112,7 +111,7 @@ std::vector<std::string> read(arrow_source const& from, std::vector<std::uint64_
     from.gather(samples, out);
     return memory;
 }
-/// Checks that `from` has the samples of a source of the table; arrow_source.cpp tests such sources.
+/// Checks that `from` has the samples of a source of the table.
 void expect_table(arrow_source const& from, table const& all, names const& columns = {}) {
     arrow_source const expected{all, columns};
     CHECK(cuota::fields_text(from.fields()) == cuota::fields_text(expected.fields()));

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t step = 4;  // positions
 
-// A batch_line with `places` places and `slots` slots, and the ring that supplies its batches.
+// A batch_line and the ring that supplies its batches.
 struct line_and_ring {
     explicit line_and_ring(std::size_t places, std::size_t slots, std::uint64_t batches)
         : ring{places, 64}, line{places, slots, sample_list::with_room(4, 0)} {
@@ -44,7 +44,7 @@ struct line_and_ring {
         sample_list samples;
         return line.fill(mine, none, samples, std::make_exception_ptr(std::runtime_error{why}));
     }
-    // Performs all copies that are possible and returns their batches, by sample.
+    // Performs all possible copies and returns their batches, by sample.
     std::vector<std::uint64_t> copy_all() {
         std::vector<std::uint64_t> copied;
         while (auto const job = line.next_copy()) {

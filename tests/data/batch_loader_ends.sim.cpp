@@ -41,7 +41,7 @@ std::uint64_t batches_of(cuota::batch_loader& loader, std::uint64_t epoch) {
     return n;
 }
 
-// A source that blocks in its first gather until `go_on` is set.
+// A source whose gathers block until `go_on` is set.
 struct held_source {
     explicit held_source(std::uint64_t samples) : from{samples} {
         from.before_each([this](std::span<std::uint64_t const>) {

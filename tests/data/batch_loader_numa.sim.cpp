@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests a loader whose pinned slots and workers are bound to a NUMA node.
+// A loader whose pinned slots and workers are bound to a NUMA node.
 #include <cuota/data/batch_loader.hpp>
 
 #include <atomic>
@@ -67,7 +67,6 @@ std::vector<std::uint32_t> read_epoch(cuota::batch_loader& loader, std::uint64_t
     return all;
 }
 
-// Returns whether this thread may run on the node.
 bool has_processors(numa_node node) {
     cpu_set_t ours;
     if (::sched_getaffinity(0, sizeof ours, &ours) != 0) return false;

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the samples of each batch, also of several processes, and resuming an epoch.
 #include <cuota/data/batch_loader.hpp>
 
 #include <cstddef>
@@ -28,7 +27,7 @@ using numbers = std::vector<std::uint64_t>;
 
 namespace {
 
-// Returns the samples of the remaining batches and checks their values on the device.
+// Returns the samples of the remaining batches; checks their values on the device.
 numbers rest_of(cuota::epoch_range epoch) {
     cuota::stream const s;
     numbers all;

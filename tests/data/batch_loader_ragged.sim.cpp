@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests batches of samples with different lengths: values and row offsets.
 #include <cuota/data/batch_loader.hpp>
 
 #include <algorithm>

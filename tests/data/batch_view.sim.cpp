@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests views of batches in captures.
 #include <cuota/data/batch_view.hpp>
 
 #include <cstdint>

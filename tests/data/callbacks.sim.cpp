@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests which calls to a loader are allowed from its transform, source, sampler and error sink.
+// Calls to a loader from its own transform, source, sampler and error sink.
 
 #include <atomic>
 #include <cstdint>

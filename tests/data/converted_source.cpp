@@ -33,7 +33,6 @@ using support::thrown;
 
 namespace {
 
-// Returns the first field of the samples as numbers.
 template <class T, cuota::source S>
 std::vector<T> numbers_of(S const& from, std::vector<std::uint64_t> const& samples) {
     std::string const bytes = support::gathered(from, samples).at(0);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests batches and graphs: a batch cannot be part of a graph, and one that ends in a capture does not invalidate it.
+// A batch cannot be part of a graph, and one that ends in a capture does not invalidate it.
 #include <cuota/data/device_slot.hpp>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the epoch context that loaders pass to sources, also through sources that wrap others.
+// The context of an epoch that loaders pass to sources, also through sources that wrap others.
 #include <cuota/data/source.hpp>
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Hazards H10 to H13, H17 and H20 of loading data: ends of epochs, loaders, processes and programs while work is in progress.
-// tests/README.md lists the guard against each, whose removal makes its test fail.
+// tests/README.md lists the guard against each.
 #include <cuota/data/batch_loader.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Hazards H14, H15 and H21 to H23 of loading data: resuming an epoch, a loader's memory, and its device. tests/README.md lists the guard
-// against each, whose removal makes its test fail.
+// against each.
 #include <cuota/data/batch_loader.hpp>
 
 #include <chrono>

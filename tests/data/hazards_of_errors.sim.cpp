@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Hazards H7, H8, H9, H16, H18, H19 and H24 of loading data: errors that are lost, late or out of order, and data that exceeds its buffer.
-// tests/README.md lists the guard against each, whose removal makes its test fail.
+// tests/README.md lists the guard against each.
 #include <cuota/data/batch_loader.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Hazards H1 to H6 of loading data: memory that is overwritten or freed while a copy or a kernel still needs it. tests/README.md lists the
-// guard against each, whose removal makes its test fail.
+// guard against each.
 #include <cuota/data/batch_loader.hpp>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ void expect_batches(buffers& seen, cuota::stream const& s) {
     }
 }
 
-// Passes all batches of an epoch through a device transform; everything is enqueued before anything runs.
+// Passes an epoch through a device transform; everything is enqueued before anything runs.
 void expect_in_order_when_transformed(std::size_t slots) {
     constexpr std::size_t batches = 8;
     machine const on;
@@ -251,7 +251,7 @@ TEST_CASE("H5: a batch's place on the device is overwritten after all work of th
     cuota::stream const first;
     cuota::stream const second;
     std::size_t const slots = GENERATE(std::size_t{1}, std::size_t{2});
-    // One pinned slot per batch, so that everything can be enqueued before anything runs.
+    // One pinned slot per batch: everything can be enqueued before anything runs.
     cuota::batch_loader loader{numbered_source{batches * 4},
                                {.batch = 4, .device_slots = slots, .host_slots = batches}};
     buffers by_first = buffers_for(batches, first);

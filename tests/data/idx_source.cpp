@@ -63,7 +63,7 @@ void check_type(unsigned char code, element_type type, std::vector<T> const& num
     CHECK(gathered(from, {2, 0})[0] == support::bytes_of(std::vector<T>{numbers[2], numbers[0]}));
 }
 
-/// Returns whether the file parses to its content. Otherwise it must be a data_error; both need only bounded memory.
+/// Returns whether the file parses to its content. Otherwise it must be a data_error. Both need only bounded memory.
 bool is_read_or_refused(std::string const& path, std::string const& bytes) {
     support::heap_watch const watch;
     try {

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Uses KvikIO's own library without GPUDirect, so that it reads through its own pinned memory. It finds the driver in
-// tests/support/simulated_driver.cpp.
+// KvikIO's own library without GPUDirect reads through its own pinned memory. The driver is tests/support/simulated_driver.cpp.
 #include <cuota/data/kvikio_source.hpp>
 
 #include <cstddef>
@@ -66,7 +65,7 @@ struct first_of_row {
         out[i] = rows[i * width] == rows[i * width + width - 1] ? rows[i * width] : ~0U;
     }
 };
-// Returns the first number of each sample of the batch, as field k has it on the device.
+// Returns each sample's number as field k has it on the device, or ~0 if the sample's first and last value differ.
 numbers seen(cuota::stream const& s, cuota::batch const& b, std::size_t k = 0) {
     cuota::device_buffer<std::uint32_t> out{b.size(), s, cuota::device_memory{}, cuota::no_init};
     cuota::for_each_index(s, b.size(),

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests which owner has a loader's memory between its epochs.
+// Ownership of a loader's memory between its epochs.
 #include <cuota/data/loader_memory.hpp>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ loader_options options_of(std::optional<budget> device, std::optional<budget> pi
         .batch = 4, .device = std::move(device), .pinned = std::move(pinned), .reclaim_priority = priority};
 }
 
-// Returns the values that a stream reads in the batches of an epoch, sample by sample.
+// Returns the values that a stream reads in an epoch.
 std::vector<std::uint32_t> read_epoch(batch_loader& loader, std::uint64_t epoch = 0) {
     cuota::stream const s;
     std::vector<std::uint32_t> all;
@@ -228,7 +228,7 @@ TEST_CASE("the loader of the higher priority gives first", "[data][loader_memory
     CHECK(holders[0].name == cuota::tag::named("idle loader slots"));
 }
 
-// ---- what is in use ----
+// ---- slots in use ----
 
 TEST_CASE("an epoch that is going on gives nothing", "[data][loader_memory]") {
     machine const on;
@@ -361,7 +361,7 @@ TEST_CASE("slots whose work cannot be waited for are kept, and the failure is re
     CHECK(device.held() == 0);
 }
 
-// ---- what a refusal says ----
+// ---- refusals ----
 
 TEST_CASE("the bytes of a loader have one name, in use and idle", "[data][loader_memory]") {
     machine const on;
@@ -488,7 +488,7 @@ TEST_CASE("a loader that takes its memory again does not ask itself", "[data][lo
     machine const on;
     budget all{"all", device_bytes + pinned_bytes};
     batch_loader loader{numbered_source{samples}, options_of(all, all)};
-    pressure const some{all, device_bytes + 1};  // the loader still has its ring
+    pressure const some{all, device_bytes + 1};  // reclaims the ring's memory
     auto const refused = thrown<cuota::budget_exceeded>([&] { (void)loader.epoch(0); });
     CHECK(refused.facts().reclaimable == 0);
     CHECK(refused.facts().holders[0].name == cuota::tag{"charged without a tag"});
@@ -549,7 +549,7 @@ TEST_CASE("who watches the budget may start an epoch when a loader has given bac
     CHECK(read_epoch(loader) == counted(samples));
 }
 
-// ---- failures, and threads ----
+// ---- failures and threads ----
 
 TEST_CASE("giving back and taking again survive every failing call", "[data][loader_memory]") {
     machine on;

@@ -107,7 +107,6 @@ TEST_CASE("an automatic batch is the largest that the budgets have room for", "[
     CHECK(cuota::plan_loader(from, {.batch = beside}).device_bytes <= 10'000);
     device.refund(10'000);
 
-    // One budget for both sides.
     cuota::loader_plan const both = planned({.device = device, .pinned = device});
     CHECK(both.device_bytes + both.pinned_bytes <= 20'000);
     CHECK(both.batch < fits);

@@ -53,7 +53,7 @@ cuota::data_error failure(std::string const& bytes) {
     return support::thrown<cuota::data_error>([&] { open(bytes); });
 }
 
-/// Returns whether the file parses to its content. Otherwise it must be a data_error; both need only bounded memory.
+/// Returns whether the file parses to its content. Otherwise it must be a data_error. Both need only bounded memory.
 bool is_read_or_refused(std::string const& path, std::string const& bytes) {
     support::heap_watch const watch;
     try {

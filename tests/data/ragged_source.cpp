@@ -41,7 +41,6 @@ numbers lengths_of(S const& from, std::size_t k, numbers const& samples) {
     from.lengths(k, samples, out);
     return out;
 }
-// Returns field k of these samples.
 template <class T, class S>
 std::vector<T> rows_of(S const& from, std::size_t k, numbers const& samples) {
     std::span<cuota::field const> const fields = from.fields();

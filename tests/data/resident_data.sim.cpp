@@ -48,7 +48,6 @@ struct copy_bytes {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
-// Returns all fields of a batch, one after another.
 std::vector<std::byte> bytes_of(cuota::stream const& s, cuota::batch const& b) {
     std::vector<std::byte> all;
     for (std::size_t k = 0; k != b.fields().size(); ++k) {

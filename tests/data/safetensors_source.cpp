@@ -44,7 +44,6 @@ std::string around(std::string const& header, std::string const& data = {}) {
     return file + header + data;
 }
 
-/// Returns a member of the header.
 std::string tensor(std::string const& name, std::string const& dtype, std::string const& shape,
                    std::string const& offsets) {
     return '"' + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + shape + "],\"data_offsets\":[" +
@@ -75,8 +74,8 @@ std::string images_and_labels() {
                   "aAbBcC" + support::pattern(18));
 }
 
-/// Returns whether the file is read. Otherwise it must be a data_error with an offset in the file; both need only memory that the file's
-/// size justifies.
+/// Returns whether the file is read. Otherwise it must be a data_error with an offset in the file. Both need only memory in proportion to
+/// the file.
 bool is_read_or_refused(std::string const& path, std::size_t size) {
     support::heap_watch const watch;
     try {

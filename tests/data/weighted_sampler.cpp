@@ -69,7 +69,7 @@ TEST_CASE("an alias table gives each sample its weight, exactly", "[data][weight
         std::uint64_t const n = weights.size();
         REQUIRE(table.columns().size() == n);
         REQUIRE(whole.sum < std::uint64_t{1} << 62);
-        // Checks sums modulo 2^64 and approximate sums in double; an error would have to be wrong in both.
+        // Checks sums modulo 2^64 and approximate ones in double; a wrong sum cannot pass both.
         numbers parts(n);
         std::vector<double> about(n);
         for (std::size_t i = 0; i != n; ++i) {

@@ -52,8 +52,7 @@ std::vector<float> maxima(std::mt19937& random) {
     return all;
 }
 
-// Returns the error minus its bound, scaled by 2 * Codes; positive if the bound is exceeded. Exact in double: a difference of 24 bits times
-// a factor of 8 bits.
+// Returns the error minus its bound, times 2 * Codes. Exact in double: a difference of 24 bits times a factor of 8 bits.
 template <unsigned Codes>
 double error_over_bound(float x, float most) {
     float const step = block_code<Codes>::step(most);

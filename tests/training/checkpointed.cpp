@@ -59,7 +59,7 @@ struct checkpoint_case {
     std::vector<word> right;
 };
 
-/// Calls f with plans of every kind, for memory limits from the minimum to all that the chain can use.
+/// Calls f with plans of every kind, for limits from the minimum to all that the chain can use.
 void for_each_checkpoint_plan(checkpoint_case const& c, std::function<void(chain_schedule const&)> const& f) {
     f(cuota::store_all_plan(c.sizes));
     f(cuota::sqrt_plan(c.sizes));

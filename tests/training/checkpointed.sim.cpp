@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the executor of chains: its calls, failing calls, and several devices.
+// The executor of chains: its calls, failing calls, and several devices.
 #include <cuota/training/checkpointed.hpp>
 
 #include <cstdint>

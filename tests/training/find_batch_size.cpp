@@ -375,7 +375,7 @@ TEST_CASE("a search that cannot be is refused by its own numbers", "[training][f
     CHECK(find_batch_size(step, {.largest = cuota::unlimited, .margin = 1e-17}).batch < cuota::unlimited);
 }
 
-// Returns each rank's result: a size, or the text of an exception.
+// Returns each rank's size or failure.
 template <class Run>
 std::vector<std::string> ends_of_ranks(std::size_t ranks, Run run) {
     cuota::thread_ranks const group{ranks, std::chrono::hours{1}};

@@ -24,8 +24,8 @@ static_assert(std::is_trivially_copyable_v<loss_scaler>);
 
 namespace {
 
-// Reference model as a table of the state after each call and of the calls that are errors. Written from the paper and torch's
-// documentation, independently of loss_scaler.
+// A table of the state after each call and of the calls that are errors, written from the paper and torch's documentation, independently of
+// loss_scaler.
 struct plain_scaler {
     float scale, floor, ceiling;
     double up, down;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests measured times against the kernel and copy times set in the simulator, which are lower bounds.
+// The kernel and copy times set in the simulator are lower bounds of measured times.
 #include <cuota/training/measure_stages.hpp>
 
 #include <chrono>

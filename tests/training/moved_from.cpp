@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests the rule of docs/lifetimes.md for moved-from objects of every public class: a handle stays valid, a container is empty, any other
-// owner refuses. The lint moved_from requires that each class of fwd.hpp is in a list here, or in a test beside the library that it needs.
+// The rule of docs/lifetimes.md for moved-from objects of every public class: a handle stays valid, a container is empty, any other owner
+// refuses. The lint moved_from requires each class of fwd.hpp in a list here, or in a test beside the library that it needs.
 
 #include <cuota/all.hpp>
 
@@ -50,8 +50,7 @@ static_assert(are_copied<cuota::cuda_error, cuota::out_of_memory, cuota::budget_
                          cuota::data_error, cuota::kernel_overflow, cuota::placement_refused,
                          cuota::rank_gone, cuota::sample_too_long>);
 
-/// Moves an object around and checks each state. `make()` returns a new object, `use(x)` throws if x is not intact, and `left(x)` checks a
-/// moved-from object.
+/// Moves an object around: `make()` returns a new object, `use(x)` throws if x is not intact, and `left(x)` checks a moved-from object.
 template <class Make, class Use, class Left>
 void walk(Make const& make, Use const& use, Left const& left) {
     auto first = make();
@@ -238,7 +237,7 @@ TEST_CASE("a handle that was moved from is still valid", "[training][moved_from]
                 return cuota::fence_broken{"memory", std::vector<cuota::fence_damage>(1)};
             },
             [&](cuota::fence_broken& e) { REQUIRE(e.damage().size() == 1); });
-        // The text of classes derived from the standard library's is empty after a move, as that library leaves it.
+        // Texts of classes derived from the standard library's are empty, as that library leaves them.
         walk([] { return cuota::misuse{"for a test"}; }, says, [](cuota::misuse& e) { (void)e.what(); });
     }
     SECTION("values made of the standard library's: as good as new") {

@@ -82,7 +82,7 @@ host_numbers random_gradients(std::size_t n, std::mt19937& random) {
     return g;
 }
 
-// Checks the moments: within the bound of their block of the exact ones, plus a margin for rounding to float.
+// Moments are within their block's bound of the exact ones, plus a margin for rounding to float.
 void expect_moments(plain_adamw const& exact, host_numbers const& m, host_numbers const& v,
                     std::size_t block) {
     for (std::size_t begin = 0; begin < m.size(); begin += block) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Tests every strategy that trains in less memory with each of its allocations refused in turn: nothing is left allocated, and the next
-// smaller attempt has the gradients of the whole batch, bit for bit.
+// Strategies that train in less memory, with each of their allocations refused in turn: nothing is left allocated, and the next smaller
+// attempt has the gradients of the whole batch, bit for bit.
 #include <functional>
 #include <memory>
 #include <string>

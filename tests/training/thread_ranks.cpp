@@ -27,7 +27,6 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t rounds_of_a_case = 3;
 
-// The result of a rank's thread.
 struct rank_end {
     std::size_t rounds = 0;
     std::optional<std::size_t> gone;

@@ -291,7 +291,7 @@ TEST_CASE("a refused part that leaves something behind is named with who holds i
 
 namespace {
 
-// Returns each rank's result, or the text of its exception.
+// Returns each rank's result or failure.
 template <class Run>
 std::vector<std::string> ends_of_retries(std::size_t ranks, Run run) {
     cuota::thread_ranks const group{ranks, std::chrono::hours{1}};
