@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What holds on any device. What only a simulated one can show stands in async_copy.sim.cpp.
 #include <cuota/buffer/async_copy.hpp>
 
 #include <algorithm>
@@ -28,7 +27,7 @@ using pending = cuota::pending_copy<int>;
 
 static_assert(!std::is_copy_constructible_v<pending> && std::is_nothrow_move_constructible_v<pending>);
 
-// The memory must be given: a copy of it, or a borrowed one, could go before the copy is over.
+// upload takes pinned memory by rvalue only: a borrowed buffer could be destroyed before the copy has finished.
 template <class From>
 concept uploads_owned = requires(From from, numbers& to, cuota::stream_ref s) {
     cuota::upload(static_cast<From>(from), to, s);
@@ -48,7 +47,7 @@ TEST_CASE("an upload through a ring carries any count of elements, in pieces of 
     cuota::stream const stream;
     std::size_t const count = GENERATE(0u, 1u, 255u, 256u, 257u, 10'000u);
     std::size_t const slot_bytes = GENERATE(1024u, 4096u, 1001u, 7u);
-    if (slot_bytes == 7 && count > 300) return;  // thousands of copies
+    if (slot_bytes == 7 && count > 300) return;  // would be thousands of copies
     cuota::staging_ring ring{2, slot_bytes};
     numbers to{count, -1, stream, cuota::device_memory{}};
 

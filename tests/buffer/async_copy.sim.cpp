@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Whether the host waits, and for what, shown by streams that are stopped.
+// Uses stopped streams to show when the host waits.
 #include <cuota/buffer/async_copy.hpp>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ TEST_CASE("host elements may go before their upload through a ring has begun", "
     support::gate gate{on.stream};
     {
         std::vector<int> host(count, 3);
-        cuota::upload(host, on.there, ring, on.stream);  // four pieces; the stream is stopped
+        cuota::upload(host, on.there, ring, on.stream);  // four chunks; the stream is stopped
         std::ranges::fill(host, -1);
     }
     CHECK_FALSE(on.stream.is_idle());
@@ -71,7 +71,7 @@ TEST_CASE("an upload through a ring waits for a slot, and for nothing else", "[b
 
     calls_since const waits{"cudaEventSynchronize"};
     std::thread opener{[&] { gate.open(); }};
-    cuota::upload(host, on.there, ring, on.stream);  // four pieces through two slots
+    cuota::upload(host, on.there, ring, on.stream);  // four chunks through two slots
     opener.join();
 
     CHECK(waits.count() == 2);
@@ -114,7 +114,7 @@ TEST_CASE("pinned memory stays with an upload until it is over", "[buffer][async
     }
     CHECK(freed.count() == 1);
     CHECK(on.there.to_vector(on.stream) == std::vector<int>(count, 3));
-    CHECK(simulator::misuse().total() == 0);  // its end has waited before it freed the memory
+    CHECK(simulator::misuse().total() == 0);  // the destructor waited before it freed the memory
 }
 
 TEST_CASE("a download runs while the host goes on, and its end waits for it", "[buffer][async_copy]") {
@@ -147,7 +147,7 @@ TEST_CASE("a download runs while the host goes on, and its end waits for it", "[
     }
     gate.reset();
     down.reset();
-    CHECK(simulator::misuse().total() == 0);  // no memory was freed before the copy into it was over
+    CHECK(simulator::misuse().total() == 0);  // no memory was freed before the copy into it had finished
 }
 
 TEST_CASE("work that was ordered behind a pending_copy waits for it", "[buffer][async_copy]") {

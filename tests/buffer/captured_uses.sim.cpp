@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Buffers in a capture, and in the graph that comes of it: who waits for whom at each launch, and what is refused before it
-// spoils the capture. Most of it is shown by the simulator's checker of order, and by its late schedule.
+// Buffers in captures and in the resulting graphs: the dependencies of each launch, and operations that are refused before they invalidate
+// the capture. Most tests rely on the simulator's race checker and its late schedule.
 #include <cuota/buffer/captured_uses.hpp>
 
 #include <array>
@@ -44,7 +44,6 @@ namespace {
 constexpr std::size_t count = 1000;
 using ints = cuota::device_buffer<int>;
 
-/// to[i] = from[i] + 1, by leases on s.
 void add_one(ints const& from, ints& to, cuota::stream_ref s) {
     auto const source = from.read(s);
     auto const target = to.write(s);
@@ -85,9 +84,9 @@ TEST_CASE("a launch is a use of the buffers that were borrowed in the capture, o
     for (int round = 0; round != 5; ++round) {
         cuota::stream_ref const at = round % 2 == 0 ? on.home : on.other;
         cuota::stream_ref const else_where = round % 3 == 0 ? on.home : on.other;
-        set(on.x, 10 * round, else_where);  // the launch waits for it
+        set(on.x, 10 * round, else_where);  // the launch waits for this
         graph.launch(at);
-        CHECK(first_of(on.y, else_where) == 10 * round + 1);  // and this for the launch
+        CHECK(first_of(on.y, else_where) == 10 * round + 1);  // and this waits for the launch
         set(on.y, 0, else_where);
     }
     CHECK(simulator::order_reports().empty());
@@ -144,7 +143,7 @@ TEST_CASE("what was captured does not stand in the way of what comes after, on a
           "[buffer][captured_uses]") {
     support::machine const machine;
     scene on;
-    set(on.x, 7, on.other);  // the home stream would have to wait for it
+    set(on.x, 7, on.other);  // outside a capture, the home stream would wait for this
     {
         auto const graph = cuota::capture(on.home, [&] { increase(on.x, on.home); });
     }
@@ -161,8 +160,7 @@ TEST_CASE("eager work beside a capture goes on, in f and in other threads", "[bu
     set(on.x, 3, on.home);
     auto graph = cuota::capture(on.home, [&] {
         increase(on.y, on.home);
-        add_one(on.x, z,
-                on.other);  // the home stream wrote x before the capture: there is nothing to wait for
+        add_one(on.x, z, on.other);  // no wait: home had completed its work before the capture
         increase(on.y, on.home);
         CHECK(first_of(z, on.other) == 4);
         std::thread{[&] {
@@ -205,7 +203,7 @@ TEST_CASE("a launch is refused when a buffer of its is borrowed in a way that co
               std::string::npos);
     }
     graph.launch(on.home);
-    ints moved{std::move(*z)};  // is the same buffer
+    ints moved{std::move(*z)};  // the same buffer
     graph.launch(on.home);
     CHECK(first_of(moved, on.other) == 2);
     z = std::move(moved);
@@ -214,7 +212,7 @@ TEST_CASE("a launch is refused when a buffer of its is borrowed in a way that co
     CHECK(why_refused([&] { graph.launch(on.home); }).find("which has ended, captured at ") !=
           std::string::npos);
     CHECK(launches.count() == 0);
-    increase(on.x, on.other);  // nothing is held
+    increase(on.x, on.other);  // the refused launch left nothing borrowed
     CHECK(simulator::order_reports().empty());
 }
 
@@ -227,7 +225,7 @@ TEST_CASE("a buffer waits for the launches that use it before its memory goes", 
         simulator::hold const nothing_runs;
         graph.launch(on.other);
         z.reset();
-        ints const next{count, on.home, on.pool};  // the same memory, perhaps
+        ints const next{count, on.home, on.pool};  // may get the same memory
         CHECK(!on.home.is_idle());
     }
     on.home.synchronize();
@@ -244,7 +242,7 @@ TEST_CASE("a lease that is still open at the end of its capture is misuse, and n
         why_refused([&] { (void)cuota::capture(on.home, [&] { held.emplace(on.x.write(on.home)); }); });
     CHECK(why.find("left by its capture while it is still borrowed since ") != std::string::npos);
     held.reset();
-    CHECK(machine.errors.take().size() == 1);  // told once more when the capture was thrown away
+    CHECK(machine.errors.take().size() == 1);  // reported again when the capture was discarded
     increase(on.x, on.home);
     CHECK(first_of(on.x, on.other) == 1);
 }
@@ -317,7 +315,7 @@ TEST_CASE("whichever CUDA call fails around a capture and a launch, nothing leak
         add_one(on.x, on.y, on.other);
         on.other.synchronize();
     };
-    program();  // buffers keep their events
+    program();  // creates the events that the buffers keep
     auto const seen = support::survives_every_failure(machine, program);
     CHECK(seen.silent == 0);
     simulator::clear_faults();
@@ -331,15 +329,15 @@ TEST_CASE("buffers that begin and end in a capture take the graph's memory, and 
     support::machine const machine;
     scene on;
     std::optional<cuota::graph_exec> graph{cuota::capture(on.home, [&] {
-        ints a{count, on.home, on.pool, "a"};  // of zeros, at each launch
+        ints a{count, on.home, on.pool, "a"};  // zeroed by each launch
         increase(a, on.home);
         ints b{count, 5, on.home, on.pool, "b"};
         add_one(a, b, on.home);
-        a = ints{count, on.home, on.pool, "c"};  // where the first was not: it had ended later
+        a = ints{count, on.home, on.pool, "c"};  // at another address: made before the first a is freed
         add_one(b, on.x, on.home);
     })};
     for (int i = 0; i != 3; ++i) {
-        ints const between{count, 9, on.home, on.pool};  // never what the graph has
+        ints const between{count, 9, on.home, on.pool};  // never gets the graph's memory
         graph->launch(i == 1 ? on.other : on.home);
         CHECK(first_of(on.x, on.home) == 3);
         CHECK(first_of(between, on.other) == 9);
@@ -360,7 +358,7 @@ TEST_CASE("a buffer of before that ends in the capture is the graph's, whatever 
                                                       cuota::device_memory{}, cuota::async_memory{}};
     cuota::any_resource const memory = memories[GENERATE(range(std::size_t{0}, std::size_t{5}))];
     std::optional<ints> a{std::in_place, count, 1, on.home, memory};
-    increase(*a, on.other);  // the home stream would have to wait for it
+    increase(*a, on.other);  // outside a capture, the home stream would wait for this
     std::optional<cuota::graph_exec> graph{cuota::capture(on.home, [&] {
         add_one(*a, on.x, on.home);
         a.reset();
@@ -451,7 +449,7 @@ TEST_CASE("what needs the host at each launch is refused before anything is capt
     CHECK(pinned.size() == count);
     graph.launch(on.other);
     CHECK(first_of(in_frame, on.home) == 1);
-    cuota::upload(std::span<int const>{host}, on.x, ring, on.home);  // the slot is there
+    cuota::upload(std::span<int const>{host}, on.x, ring, on.home);  // the slot is free again
     CHECK(first_of(on.x, on.home) == 9);
     CHECK(simulator::misuse_reports().empty());
     CHECK(simulator::order_reports().empty());

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What holds on any device. What only a simulated one can show stands in device_buffer.sim.cpp.
 #include <cuota/buffer/device_buffer.hpp>
 
 #include <algorithm>
@@ -38,9 +37,9 @@ using in_order = std::span<int const>;
 static_assert(!std::is_copy_constructible_v<numbers> && !std::is_copy_assignable_v<numbers>);
 static_assert(std::is_nothrow_move_constructible_v<numbers> && std::is_nothrow_move_assignable_v<numbers>);
 static_assert(sizeof(numbers) <= 64);
-static_assert(!std::is_default_constructible_v<numbers>);  // without a stream it could not give anything back
+static_assert(!std::is_default_constructible_v<numbers>);  // a buffer needs a stream to free its memory
 
-// Memory that kernels cannot reach is refused by type, in every way a buffer can be made.
+// Every constructor rejects memory that kernels cannot access, at compile time.
 template <class Memory>
 constexpr bool can_be_made = std::is_constructible_v<numbers, std::size_t, cuota::stream_ref, Memory>&&
     std::is_constructible_v<numbers, std::size_t, int, cuota::stream_ref, Memory>&&
@@ -348,10 +347,10 @@ TEST_CASE("memory whose kind shows only at run time is refused when kernels cann
     CHECK_THROWS_AS((numbers{10, stream, host}), cuota::misuse);
     CHECK_THROWS_AS((numbers{10, 1, stream, host}), cuota::misuse);
     CHECK_THROWS_AS((numbers{10, stream, pool}), cuota::misuse);
-    pool.deallocate(stream, pool.allocate(stream, 1_MiB), 1_MiB);  // what follows is no peak
+    pool.deallocate(stream, pool.allocate(stream, 1_MiB), 1_MiB);  // allocations below do not raise the peak
     for (int i = 0; i != 3; ++i) pool.deallocate(stream, pool.allocate(stream, 40), 40);
     CHECK(pool.stats().taken_again != 0);
-    CHECK_THROWS_AS((numbers{10, stream, pool}), cuota::misuse);  // also of what this thread holds ready
+    CHECK_THROWS_AS((numbers{10, stream, pool}), cuota::misuse);  // also for a block in the thread cache
     CHECK(has(thrown<cuota::misuse>([&] {
                   numbers const some{10, stream, host, {}, {"train.cpp", 4}};
               }).what(),
@@ -398,7 +397,7 @@ TEST_CASE("a device_buffer can be made of any host elements that stand in a row"
     CHECK(numbers{std::span{changeable}, stream, memory}.to_vector(stream) == expected);
     CHECK(numbers{std::span<int const, 3>{raw}, stream, memory}.to_vector(stream) == expected);
     CHECK(numbers{{1, 2, 3}, stream, memory}.to_vector(stream) == expected);
-    CHECK(numbers{{7}, stream, memory}.to_vector(stream) == std::vector<int>{7});  // as a vector's
+    CHECK(numbers{{7}, stream, memory}.to_vector(stream) == std::vector<int>{7});  // as in std::vector
     CHECK(numbers{{}, stream, memory}.is_empty());
 }
 
@@ -502,7 +501,7 @@ TEST_CASE("device_buffers exchange all that they have", "[buffer][device_buffer]
     CHECK(of_a.stats().live_blocks == 1);
 
     numbers none{std::move(second)};
-    swap(first, second);  // with one that is empty
+    swap(first, second);  // second is empty
     CHECK(first.is_empty());
     CHECK(second.to_vector(b) == std::vector<int>(200, 2));
     swap(none, none);
@@ -537,7 +536,7 @@ TEST_CASE("elements move within a buffer to a place that does not overlap theirs
     CHECK_THROWS_AS(some.copy_from(some, {.from = 3, .to = 2, .count = 2}, stream), cuota::misuse);
     CHECK(some.to_vector(stream) == std::vector<int>{1, 2, 3, 4, 5, 6});
 
-    some.copy_from(some, stream);  // where they are
+    some.copy_from(some, stream);  // onto themselves
     some.copy_from(some, {.from = 0, .to = 3, .count = 3}, stream);
     CHECK(some.to_vector(stream) == std::vector<int>{1, 2, 3, 1, 2, 3});
 }
@@ -556,7 +555,7 @@ TEST_CASE("elements that are not there are not copied", "[buffer][device_buffer]
     CHECK_THROWS_AS(to.copy_from(from, {.from = most, .to = 0, .count = 2}, stream), cuota::misuse);
     CHECK_THROWS_AS(to.copy_from(from, {.from = 2, .to = 0, .count = most}, stream), cuota::misuse);
     CHECK_THROWS_AS(to.copy_from(from, {.from = 11, .to = 0, .count = 0}, stream), cuota::misuse);
-    CHECK_THROWS_AS(to.copy_from(from, stream), cuota::misuse);  // another count
+    CHECK_THROWS_AS(to.copy_from(from, stream), cuota::misuse);  // the sizes differ
 
     CHECK(to.to_vector(stream) == std::vector<int>(20, 2));
 }
@@ -569,7 +568,7 @@ struct value_of_bytes {
     friend bool operator==(value_of_bytes const&, value_of_bytes const&) = default;
 };
 
-// Filled at once, and from an element on that need not be aligned.
+// Checks filling at construction, and by resize from an element that need not be aligned.
 template <std::size_t Bytes>
 void expect_filled(value_of_bytes<Bytes> const& value) {
     cuota::stream const s;

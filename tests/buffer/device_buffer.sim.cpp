@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What only the simulated device can show: which calls are made, and what is left when they fail.
 #include <cuota/buffer/device_buffer.hpp>
 
 #include <algorithm>
@@ -39,8 +38,8 @@ std::vector<int> counted(std::size_t count) {
     return host;
 }
 
-// Runs `change` on a buffer with its n-th CUDA call failing, for every n; `is_right` judges what is left, knowing
-// whether it threw.
+// Runs `change` on a buffer with its n-th CUDA call failing, for every n. `is_right` checks the result; its argument is whether `change`
+// threw.
 template <class Change, class Judge>
 void with_every_call_failing(support::machine& machine, Change change, Judge is_right) {
     cuota::stream const stream;
@@ -50,7 +49,7 @@ void with_every_call_failing(support::machine& machine, Change change, Judge is_
         ++nth;
         INFO("call " << nth << " fails");
         numbers some{counted(1000), stream, cuota::device_memory{}};
-        { auto const used = some.read(other); }  // so that there is a stream to wait for
+        { auto const used = some.read(other); }  // a second stream to wait for
         auto const injected = simulator::faults_injected();
         simulator::fail_call(nullptr, nth);
         bool threw = false;
@@ -121,7 +120,7 @@ TEST_CASE("a new element is never what somebody else left", "[buffer][device_buf
     support::machine const machine;
     cuota::stream const stream;
     numbers some{1000, 7, stream, cuota::device_memory{}};
-    some.resize(5000);  // the simulated device fills new memory with garbage
+    some.resize(5000);  // the simulator fills new memory with garbage
 
     auto const host = some.to_vector(stream);
 
@@ -213,20 +212,20 @@ TEST_CASE("a buffer in a pool outlives the pool's scope and its own stream, and 
         std::optional<numbers> a{std::in_place, counted(count), *home, *pool};
         std::optional<numbers> b{std::in_place, count, 7, *home, *pool};
         home.reset();
-        for (int i = 0; i != 20; ++i) {  // none of these takes the place of the one that is gone
+        for (int i = 0; i != 20; ++i) {  // no new stream replaces the destroyed one
             cuota::stream const next;
             numbers const some{count, 1, next, *pool};
             REQUIRE(some.to_vector(next).back() == 1);
         }
         CHECK(a->to_vector(a->home()) == counted(count));
         pool.reset();
-        CHECK(machine.errors.take().size() == 1);  // both are still alive
+        CHECK(machine.errors.take().size() == 1);  // reports two live blocks
 
         CHECK(a->to_vector(a->home()) == counted(count));
         a.reset();
         numbers c{std::move(*b)};
         CHECK(c.to_vector(b->home()) == std::vector<int>(count, 7));
-        CHECK_THROWS_AS(b->resize(5), cuota::misuse);  // the pool has ended, and is there to say so
+        CHECK_THROWS_AS(b->resize(5), cuota::misuse);  // b keeps the closed pool, which refuses
         b.reset();
         cuota::stream const other;
         CHECK(c.to_vector(other) == std::vector<int>(count, 7));
@@ -392,7 +391,7 @@ TEST_CASE("elements that are copies of a value are written in order of home: who
     if (is_resized) made.resize(2'000, 8);
     int const* from = nullptr;
     {
-        auto const lease = made.read(home);  // over before anybody reads
+        auto const lease = made.read(home);  // ended before the read on the other stream
         from = lease.span().data();
     }
 

@@ -28,7 +28,7 @@ static_assert(std::is_same_v<device_matrix<int const>::element_type, int const>)
 
 namespace {
 
-// A named lease makes a matrix; a temporary one would end before the matrix is used.
+// Only a named lease converts to a matrix: a temporary would end before the matrix is used.
 template <class T, class From>
 constexpr bool can_be_made = std::is_constructible_v<device_matrix<T>, From, std::size_t, std::size_t>&&
     std::is_constructible_v<device_matrix<T>, From, std::size_t, std::size_t, std::size_t>;
@@ -44,7 +44,7 @@ static_assert(cannot_be_made<int, cuota::lease<int>> && cannot_be_made<int const
               cannot_be_made<int const, cuota::lease<int const> const>);
 static_assert(cannot_be_made<int, cuota::lease<int const>&> && cannot_be_made<int, device_span<int const>>);
 
-// An address that nothing may be read from: host code must not get that far.
+// Returns an address that host code must not dereference.
 int* nowhere() { return reinterpret_cast<int*>(std::size_t{4096}); }
 
 struct write_cells {
@@ -110,7 +110,7 @@ TEST_CASE("a device_matrix that its span does not make is misuse", "[buffer][dev
     CHECK_THROWS_AS((device_matrix{ten, 0, 0}), cuota::misuse);
     CHECK_THROWS_AS((device_matrix{ten, 10, 0}), cuota::misuse);
     CHECK_THROWS_AS((device_matrix{ten, huge, 10}), cuota::misuse);
-    CHECK_THROWS_AS((device_matrix{ten, huge / 2 + 6, 2}), cuota::misuse);  // 10, with 64 bits
+    CHECK_THROWS_AS((device_matrix{ten, huge / 2 + 6, 2}), cuota::misuse);  // the product wraps to 10
     CHECK_THROWS_AS((device_matrix{device_span<int>{}, 1, 1}), cuota::misuse);
     CHECK_NOTHROW((device_matrix{ten, 2, 5}));
     CHECK_NOTHROW((device_matrix{ten, 10, 1}));
@@ -129,7 +129,7 @@ TEST_CASE("a device_matrix whose rows overlap or end outside of its span is misu
     CHECK_THROWS_AS((device_matrix{ten, 1, 11, 11}), cuota::misuse);
     CHECK_THROWS_AS((device_matrix{ten, huge, 1, huge}), cuota::misuse);
     CHECK_THROWS_AS((device_matrix{ten, 2, 1, huge}), cuota::misuse);
-    CHECK_NOTHROW((device_matrix{ten, 3, 2, 4}));  // the last row has no need of what follows it
+    CHECK_NOTHROW((device_matrix{ten, 3, 2, 4}));  // the last row needs no padding
     CHECK_NOTHROW((device_matrix{ten, 1, 1, huge}));
     CHECK_NOTHROW((device_matrix{ten, 0, 4, 8}));
     CHECK_NOTHROW((device_matrix{ten, 5, 0, 0}));

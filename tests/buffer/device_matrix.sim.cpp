@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A kernel's misuse ends a real device for this process, so that only the simulated one is asked.
+// Simulated device only: an out-of-bounds access makes a real device unusable for the rest of the process.
 #include <cuota/buffer/device_matrix.hpp>
 
 #include <vector>
@@ -36,6 +36,6 @@ TEST_CASE("an element outside a device_matrix stops the kernel, and the next cal
             "element (2, 4) is outside a device_matrix of 3 x 4 ints: numbers, leased at train.cpp:41"));
     }
     cuota::simulator::reset();
-    (void)machine.errors.take();  // a failed device answers no call
+    (void)machine.errors.take();  // every call on a failed device reports an error
 }
 #endif

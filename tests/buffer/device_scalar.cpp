@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What holds on any device. What only a simulated one can show stands in device_scalar.sim.cpp.
 #include <cuota/buffer/device_scalar.hpp>
 
 #include <optional>

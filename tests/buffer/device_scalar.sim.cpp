@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Who waits for the value, and what is left when a call fails.
 #include <cuota/buffer/device_scalar.hpp>
 
 #include <thread>

@@ -27,12 +27,12 @@ static_assert(CUOTA_CHECKED || sizeof(device_span<double>) == sizeof(void*) + si
 static_assert(std::convertible_to<device_span<int>, device_span<int const>>);
 static_assert(!std::convertible_to<device_span<int const>, device_span<int>>);
 static_assert(!std::convertible_to<device_span<int>, device_span<float>>);
-static_assert(!std::ranges::range<device_span<int>>);  // host algorithms must not walk over it
+static_assert(!std::ranges::range<device_span<int>>);  // host algorithms must not iterate over it
 static_assert(std::is_same_v<device_span<int const>::element_type, int const>);
 
 namespace {
 
-// An address that nothing may be read from: host code must not get that far.
+// Returns an address that host code must not dereference.
 int* nowhere() { return reinterpret_cast<int*>(std::size_t{4096}); }
 
 struct write_parts {

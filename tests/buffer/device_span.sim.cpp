@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A kernel's misuse ends a real device for this process, so that only the simulated one is asked.
+// Simulated device only: an out-of-bounds access makes a real device unusable for the rest of the process.
 #include <cuota/buffer/device_span.hpp>
 
 #include <cuota/buffer/device_buffer.hpp>
@@ -18,7 +18,7 @@ using support::thrown;
 #if CUOTA_CHECKED
 namespace {
 
-/// What the next call says of a kernel that has a span of "numbers", leased at train.cpp:41.
+/// Returns the next call's error about a kernel on a span of "numbers", leased at train.cpp:41.
 template <class Body>
 std::string why_it_stops(char const* kernel, std::size_t indices, Body body) {
     support::machine machine;
@@ -33,7 +33,7 @@ std::string why_it_stops(char const* kernel, std::size_t indices, Body body) {
         why = thrown<cuota::cuda_error>([&] { stream.synchronize(); }).what();
     }
     cuota::simulator::reset();
-    (void)machine.errors.take();  // a failed device answers no call
+    (void)machine.errors.take();  // every call on a failed device reports an error
     return why;
 }
 

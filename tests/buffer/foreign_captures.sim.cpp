@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Leases on streams that others capture: no capture is invalidated, the graph has the order of its leases, and work outside of it that
-// a lease must wait for is waited for by the host.
+// Leases on streams that other code captures: no capture is invalidated, the graph contains the order of its leases, and the host waits for
+// work outside the graph on which a lease depends.
 #include <cuota/buffer/stream_uses.hpp>
 
 #include <cstddef>
@@ -71,7 +71,7 @@ TEST_CASE("a lease on a captured stream comes after what other streams did, by a
     add_one(on.x, on.y, on.a);
     CHECK(capture.is_intact());
     auto const graph = capture.end();
-    graph.launch(on.b);  // in no order with home and other, but by the host
+    graph.launch(on.b);  // only the host orders this after home and other
     CHECK(cudaStreamSynchronize(on.b) == cudaSuccess);
     CHECK(first_of(on.y, on.home) == 2);
     simulator::set_capture_checks(simulator::capture_checks::named);
@@ -85,9 +85,9 @@ TEST_CASE("leases on streams of one foreign capture are edges of its graph", "[b
     bool const from_home = GENERATE(false, true);
     cudaStream_t const first = from_home ? on.home.get() : static_cast<cudaStream_t>(on.a);
     cuota::stream_ref const writer = from_home ? cuota::stream_ref{on.home} : on.a.ref();
-    on.home.synchronize();  // what a captured stream ran before is the program's to order before the launch
+    on.home.synchronize();  // the program must order earlier work of a captured stream
     foreign_capture capture{first};
-    on.b.ref().wait(cuota::event{writer});  // b becomes part of the capture
+    on.b.ref().wait(cuota::event{writer});  // b joins the capture
     set(on.x, 4, writer);
     add_one(on.x, on.y, on.b);
     add_one(on.y, on.x, writer);
@@ -104,7 +104,7 @@ TEST_CASE("after a foreign capture, leases wait for what ran before it, and for 
     support::machine const machine;
     scene on;
     set(on.x, 1, on.a);
-    add_one(on.x, on.y, on.a);  // reads x on a, which a reads in the capture as well
+    add_one(on.x, on.y, on.a);  // a reads x here and in the capture
     {
         foreign_capture capture{on.a};
         add_one(on.x, on.y, on.a);
@@ -118,7 +118,7 @@ TEST_CASE("after a foreign capture, leases wait for what ran before it, and for 
         add_one(on.x, on.y, on.b);
         (void)capture.end();
     }
-    foreign_capture capture{on.a};  // another one, whose streams cannot wait for events of the first
+    foreign_capture capture{on.a};  // its streams cannot wait for events of the first capture
     add_one(on.y, on.x, on.a);
     CHECK(capture.is_intact());
     (void)capture.end();

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What went wrong with CCCL's cuda::buffer (3.1 to 3.6), each shown not to go wrong here. What closes a hole at compile
-// time stands in tests/compile_fail. The header comes first: it must need nothing before it.
+// Numbered defects of CCCL's cuda::buffer (3.1 to 3.6); the tests show that cuota has none of them. Those that it excludes at compile time
+// are in tests/compile_fail. The header comes first to show that it needs no other.
 #include <cuota/buffer/device_buffer.hpp>
 
 #include <concepts>
@@ -50,7 +50,7 @@ concept has_iterators = requires(B& b) {
 || requires(B& b) { b.begin(); }
 || requires { typename B::iterator; };
 
-// What a program does first, of all layers.
+// Makes the first call of a program, in layer `layer`.
 void make(int layer, cuota::budget const& budget) {
     switch (layer) {
         case 0: return (void)cuota::device::current();
@@ -72,7 +72,7 @@ TEST_CASE("a count whose bytes wrap around is refused, wherever elements are cou
     cuota::budget budget{"test", 1_MiB};
     cuota::stream const stream;
     cuota::any_resource const memory = cuota::budgeted{budget, cuota::device_memory{}};
-    std::size_t const four = cuota::unlimited / 4 + 3;  // as ints 8 bytes, if that wrapped around
+    std::size_t const four = cuota::unlimited / 4 + 3;  // 8 bytes as ints if the product wrapped
     numbers some{10, 1, stream, memory};
 
     auto const error = thrown<cuota::out_of_memory>([&] { numbers const all{four, stream, memory, "all"}; });
@@ -96,7 +96,7 @@ TEST_CASE("no member of a buffer hands out elements of device memory, and parts 
           "[buffer][holes]") {
     support::machine const machine;
     cuota::stream const stream;
-    CHECK(gives_elements_unchecked<std::vector<int>>);  // the question is a good one
+    CHECK(gives_elements_unchecked<std::vector<int>>);  // the concept detects such members
     CHECK_FALSE(gives_elements_unchecked<numbers>);
     CHECK_FALSE(gives_elements_unchecked<numbers const>);
     CHECK_FALSE(gives_elements_unchecked<cuota::device_scalar<int>>);
@@ -122,7 +122,7 @@ TEST_CASE("there is no iterator of device memory, whichever compiler asks", "[bu
     CHECK_FALSE(has_iterators<cuota::released_buffer<int>>);
 }
 
-// 4: a header that a plain C++ compiler cannot read. tests/lint/headers.py compiles each alone.
+// 4: a header that needs nvcc. tests/lint/headers.py compiles each header alone.
 TEST_CASE("a buffer is made, filled and copied by a program that no nvcc has compiled", "[buffer][holes]") {
     support::machine const machine;
     cuota::stream const stream;
@@ -170,6 +170,6 @@ TEST_CASE("owners of memory end without a word of std::terminate when the driver
         auto const raw = numbers{10, 7, stream, pool}.release();
         simulator::lose_device(0);
     }
-    CHECK_FALSE(machine.errors.take().empty());  // told, each of them
+    CHECK_FALSE(machine.errors.take().empty());  // each owner has reported an error
     simulator::reset();
 }

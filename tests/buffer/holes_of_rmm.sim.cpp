@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What went wrong with RMM's containers and pools, seen in its source or run (release 26.08 in the making), each shown
-// not to go wrong here. What closes a hole at compile time stands in tests/compile_fail.
+// Numbered defects of RMM's containers and pools, found in its source or by running it (development version of 26.08); the tests show that
+// cuota has none of them. Those that it excludes at compile time are in tests/compile_fail.
 #include <cuota/buffer/device_buffer.hpp>
 
 #include <cstddef>
@@ -42,7 +42,7 @@ using support::detail::block;
 using words = cuota::device_buffer<word>;
 constexpr std::size_t count = 1000;
 
-// Memory of three kinds: of a pool, of the driver's pool, of the driver.
+// Runs `work` with memory of a pool, of the driver's pool and of the driver.
 template <class Work>
 void on_each_memory(Work work) {
     cuota::budget const budget{"test", 64_MiB};
@@ -57,7 +57,7 @@ void write(words& buffer, cuota::stream_ref s, word value) {
     cuota::for_each_index(s, buffer.size(), support::write_word{to.span().data(), value}, "write");
 }
 
-// What host code would need to go through elements, and what would let it.
+// Detects elements that host code can iterate over, and conversions that would allow it.
 template <class V>
 concept has_raw_elements = std::ranges::range<V> || std::is_convertible_v<V, word const*> ||
     std::is_convertible_v<V, std::span<word const>> || requires(V& v) {
@@ -108,7 +108,7 @@ TEST_CASE(
             cuota::for_each_index(a, count, support::copy_word{to.span().data(), from.span().data()}, "use");
         }
         first.reset();
-        words const second{count, 2u, b, memory};  // in the same place: it would be written before A's use
+        words const second{count, 2u, b, memory};  // same address: must wait for the use on a
         support::let_ready_work_run();
         gate.reset();
 
@@ -121,7 +121,7 @@ TEST_CASE(
 // 3
 TEST_CASE("buffers, leases and spans have no iterators and become no pointers or spans of the host",
           "[buffer][holes]") {
-    CHECK(has_raw_elements<std::vector<word>>);  // the question is a good one
+    CHECK(has_raw_elements<std::vector<word>>);  // the concept detects such members
     CHECK(has_raw_elements<word*>);
     CHECK_FALSE(has_raw_elements<words>);
     CHECK_FALSE(has_raw_elements<cuota::device_scalar<word>>);
@@ -246,7 +246,7 @@ TEST_CASE("an alignment is honoured or refused, never ignored", "[buffer][holes]
     support::machine const machine;
     on_each_memory([](cuota::any_resource memory) {
         cuota::stream const stream;
-        void* const first = memory.allocate(stream, 100);  // so that nothing is aligned by chance
+        void* const first = memory.allocate(stream, 100);  // misaligns the next block
         for (std::size_t alignment = 1; alignment <= 16_MiB; alignment *= 2) {
             INFO("alignment " << alignment);
             void* p = nullptr;
@@ -296,7 +296,7 @@ TEST_CASE("an event that cannot be recorded is told of, and costs a wait on the 
     cuota::stream const home;
     cuota::stream const other;
     words some{count, 1u, home, cuota::async_memory{}};
-    { auto const first = some.read(other); }  // its event is there
+    { auto const first = some.read(other); }  // creates the event
     {
         auto const to = some.write(other);
         cuota::for_each_index(other, count, support::write_word{to.span().data(), 2}, "write");
@@ -342,8 +342,7 @@ TEST_CASE("memory is given back when the host has none, at any point where it ha
             }
         for (words& some : all) {
             (void)some.read(streams[0]);
-            (void)some
-                .write();  // a release makes no CUDA call, which would ask the simulator's host for memory
+            (void)some.write();  // so the release makes no CUDA call; simulated ones allocate
         }
         for (cuota::stream const& s : streams) s.synchronize();
         {
@@ -375,7 +374,7 @@ TEST_CASE("a double free, a foreign pointer and a wrong size are told of, and no
     void* const b = memory.allocate(stream, bytes);
     char on_the_host[64];
 
-    memory.deallocate(stream, a, 2 * bytes);  // would be a hole over b
+    memory.deallocate(stream, a, 2 * bytes);  // would free b as well
     CHECK(machine.errors.take().size() == 1);
     memory.deallocate(stream, on_the_host, sizeof on_the_host);
     CHECK(machine.errors.take().size() == 1);

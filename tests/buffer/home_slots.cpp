@@ -133,7 +133,7 @@ TEST_CASE("what has ended is told once", "[buffer][home_slots]") {
     CHECK_FALSE(slots.take_done().read);
 
     std::uint64_t const b = slots.try_begin(true, {});
-    std::thread{[&] { slots.end(b, true); }}.join();  // by another thread
+    std::thread{[&] { slots.end(b, true); }}.join();
     auto const second = slots.take_done();
     CHECK_FALSE(second.read);
     CHECK(second.written);
@@ -169,7 +169,7 @@ TEST_CASE("what has ended is told while the next is open, and the next is told w
 
     std::uint64_t const others[] = {slots.try_begin(false, {}), slots.try_begin(false, {})};
     CHECK_FALSE(slots.take_done().read);
-    slots.end(others[1], false);  // in a place for either
+    slots.end(others[1], false);  // in a slot for reads and writes
     CHECK(slots.take_done().read);
     CHECK_FALSE(slots.take_done().read);
     slots.end(others[0], false);

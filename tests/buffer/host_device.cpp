@@ -41,7 +41,7 @@ struct add_to_all {
 constexpr std::size_t count = 1000;
 constexpr std::size_t bytes = count * sizeof(int);
 
-// Each side of an array charged to an account of its own, to the byte.
+// Charges each side of an array to its own budget, exactly.
 struct scene {
     cuota::stream const s{};
     cuota::budget const device{"device", 1_MiB};
@@ -153,7 +153,7 @@ TEST_CASE("a side that is given up gives its bytes back, and the values stay", "
     CHECK(on.has(true, true));
     on.add(1, copies);
     CHECK(on.are(4));
-    on.all.offload(copies);  // the host has them
+    on.all.offload(copies);  // no copy: the host side is valid
     CHECK(on.are(4));
     on.all.offload(copies);
     on.all.release_host();

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What is copied, and who waits for it, by the calls that are made and by streams that are stopped.
 #include <cuota/buffer/host_device.hpp>
 
 #include <algorithm>
@@ -74,7 +73,7 @@ TEST_CASE("nothing is copied that is there already", "[buffer][host_device]") {
 TEST_CASE("there is one copy on each side at most, and none that was told to go", "[buffer][host_device]") {
     support::machine const machine;
     cuota::stream const s;
-    constexpr std::size_t device_bytes = 8 * 512;  // of 4,000
+    constexpr std::size_t device_bytes = 8 * 512;  // 4,000 bytes, rounded up
     ints all{count, s, cuota::device_memory{}};
     auto const live = [] {
         return std::pair{simulator::live().device_bytes, simulator::live().pinned_bytes};
@@ -107,7 +106,7 @@ TEST_CASE("the host waits neither for what is offloaded nor for what is fetched"
         CHECK(pool.stats().live_blocks == 0);
         all.fetch(copies);
         add(all, 4, home);
-        CHECK_FALSE(home.is_idle());  // behind the copies
+        CHECK_FALSE(home.is_idle());  // waits for the copies
     }
     CHECK(are(all, 7));
 }

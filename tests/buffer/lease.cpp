@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What holds on any device. What only a simulated one can show stands in lease.sim.cpp.
 #include <cuota/buffer/lease.hpp>
 
 #include <concepts>
@@ -31,13 +30,13 @@ concept gives_its_span = requires(Lease&& l) {
     std::forward<Lease>(l).span();
 };
 
-// A lease converts to what its work may do, and not to more.
+// A lease converts only to spans that its access mode allows.
 static_assert(std::convertible_to<lease<int>, device_span<int>>);
 static_assert(std::convertible_to<lease<int>, device_span<int const>>);
 static_assert(std::convertible_to<lease<int const>, device_span<int const>>);
 static_assert(!std::convertible_to<lease<int const>, device_span<int>>);
 
-// A named lease gives its span; a temporary one would end before the span is used.
+// Only a named lease has a span: a temporary would end before the span is used.
 static_assert(gives_its_span<lease<int>&> && gives_its_span<lease<int> const&>);
 static_assert(!gives_its_span<lease<int>> && !gives_its_span<lease<int const>>);
 
@@ -111,7 +110,7 @@ TEST_CASE("a writer and anybody else on another stream are misuse that names bot
     }
     CHECK(has(text, "since first.cpp:11"));
     CHECK(has(text, "(second.cpp:22)"));
-    REQUIRE_NOTHROW(some.write(b));  // the first lease has ended, and the refused one borrowed nothing
+    REQUIRE_NOTHROW(some.write(b));  // the first lease has ended; the refused one borrowed nothing
     REQUIRE_NOTHROW(some.write(a));
 }
 
@@ -151,13 +150,13 @@ TEST_CASE("a lease keeps its buffer's elements in place when the buffer moves", 
     {
         auto const use = some.write(b);
         words const moved{std::move(some)};
-        CHECK_THROWS_AS(moved.read(a), cuota::misuse);  // the use moved along
+        CHECK_THROWS_AS(moved.read(a), cuota::misuse);  // the open lease moved with its buffer
         CHECK(use.size() == 10);
         some = words{5, a, cuota::device_memory{}};
         REQUIRE_NOTHROW(some.write(a));
         CHECK(errors.take().empty());
     }
-    CHECK(errors.take().size() == 1);  // moved ended before its lease
+    CHECK(errors.take().size() == 1);  // moved was destroyed before its lease
 }
 
 TEST_CASE("a buffer that ends while it is borrowed is reported by the place of the lease",

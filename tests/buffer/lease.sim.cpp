@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Who waits for whom, shown by streams that are stopped, by what they leave, and by the calls that are made.
 #include <cuota/buffer/lease.hpp>
 
 #include <cstdint>
@@ -36,7 +35,6 @@ namespace {
 constexpr std::size_t count = 4096;
 using words = cuota::device_buffer<support::word>;
 
-// A buffer in a pool, its home, and two more streams.
 struct scene {
     cuota::stream const home{};
     cuota::stream const b{};
@@ -47,7 +45,7 @@ struct scene {
 
     scene() {
         home.synchronize();
-        (void)out.write(b);  // so that its own waits are over
+        (void)out.write(b);  // b has waited for out's initialization
         b.synchronize();
     }
 
@@ -55,7 +53,7 @@ struct scene {
         auto const to = some.write(s);
         cuota::for_each_index(s, count, support::write_word{to.span().data(), value}, "write");
     }
-    // Reads on s into memory that nobody else uses.
+    // Reads on s into memory that no other stream uses.
     void read(cuota::stream_ref s, void* into) {
         auto const from = some.read(s);
         cuota::for_each_index(
@@ -63,7 +61,7 @@ struct scene {
     }
 };
 
-// Memory of one stream, apart from all leases.
+// Allocates memory on one stream, without leases.
 struct block {
     cuota::scoped_pool& pool;
     cuota::stream_ref s;
@@ -105,13 +103,13 @@ TEST_CASE("a lease on another stream costs an event at its end, and the waits th
         calls_since const all;
         calls_since const records{"cudaEventRecord"};
         calls_since const waits{"cudaStreamWaitEvent"};
-        calls_since const asked{"cudaStreamGetCaptureInfo"};  // whether others capture the stream
+        calls_since const asked{"cudaStreamGetCaptureInfo"};  // checks for a foreign capture
         work();
         CHECK(asked.count() == records.count() + waits.count());
         CHECK(all.count() == records.count() + waits.count() + asked.count());
         return std::pair{records.count(), waits.count()};
     };
-    using counts = std::pair<std::uint64_t, std::uint64_t>;  // events recorded, waits put in
+    using counts = std::pair<std::uint64_t, std::uint64_t>;  // events recorded, waits enqueued
 
     SECTION("none for a reader, when nobody has written since") {
         CHECK(calls_of([&] {
@@ -126,7 +124,7 @@ TEST_CASE("a lease on another stream costs an event at its end, and the waits th
                       (void)on.some.read(on.b);
                       (void)on.some.read(on.b);
                   }
-              }) == counts{30, 20});  // home waits for the readers, too
+              }) == counts{30, 20});  // home also waits for the readers
     }
     SECTION("none for a writer that was the last one, and whom nobody has read") {
         { auto const first = on.some.write(on.b); }
@@ -150,7 +148,7 @@ TEST_CASE("a lease on another stream costs an event at its end, and the waits th
         cuota::stream const d;
         { auto const third = on.some.read(d); }
         CHECK(calls_of([&] { (void)on.some.write(on.b); }) ==
-              counts{1, 3});  // what d waited for serves again
+              counts{1, 3});  // the event that d waited for is reused
     }
     SECTION("none for a reader of what its stream wrote") {
         { auto const first = on.some.write(on.b); }
@@ -248,7 +246,7 @@ TEST_CASE("a later reader still waits for a writer that others have read after",
     support::gate gate{on.b};
     on.write(on.b, 7);
     block const of_b{on.pool, on.b};
-    on.read(on.b, of_b.at);  // the same stream reads what it wrote
+    on.read(on.b, of_b.at);  // on the stream that wrote
     block const of_home{on.pool, on.home};
     on.read(on.home, of_home.at);
     block const of_c{on.pool, on.c};
@@ -321,7 +319,7 @@ TEST_CASE("memory is given back after the last use on every stream, and the host
     CHECK(of_streams.count() + of_events.count() + of_devices.count() == 0);
     CHECK(waits.count() == 1);
 
-    words const next{count, 3u, home, pool};  // the same memory, at once
+    words const next{count, 3u, home, pool};  // gets the same memory without waiting on the host
     CHECK(next.read(home).size() == count);
     CHECK(is_held_up(home));
     gate.open();
@@ -337,7 +335,7 @@ TEST_CASE("a use on a stream that is gone is still waited for", "[buffer][lease]
         support::gate gate{*gone};
         on.write(*gone, 7);
         gone.reset();
-        CHECK(simulator::live().streams == 3);  // its event is enough
+        CHECK(simulator::live().streams == 3);  // the stream is destroyed; its event remains
         block const into{on.pool, on.home};
         on.read(on.home, into.at);
         CHECK(is_held_up(on.home));
@@ -510,7 +508,7 @@ TEST_CASE("copies go between devices whose kernels do not reach each other", "[b
 
 namespace {
 
-// Work on default streams, whose order the simulator checks. The schedule is as late as it may be, so that what is not ordered is seen.
+// Checks races under the latest possible schedule, which exposes missing order.
 struct default_stream_scene {
     explicit default_stream_scene(int devices = 1) : machine{{.devices = devices}} {
         simulator::set_order_checks(simulator::order_checks::report);

@@ -22,7 +22,7 @@ static_assert(std::is_nothrow_move_constructible_v<owned_block> &&
 
 namespace {
 
-// What a handle leads to: counts its handles, its blocks, and of those the ones that keep it.
+// The shared state of a resource handle. Counts instances, blocks and the blocks that hold a reference.
 struct source final : cuota::ref_counted {
     inline static int alive = 0, blocks = 0, keeping = 0;
     source() noexcept { ++alive; }
@@ -30,7 +30,7 @@ struct source final : cuota::ref_counted {
     char bytes[64] = {};
 };
 
-// A resource whose blocks keep it if Keeps, and one like it whose blocks do not.
+// A resource whose blocks hold a reference to it exactly if Keeps.
 template <bool Keeps>
 struct handle {
     void* allocate(cuota::stream_ref, std::size_t n, std::size_t, cuota::label const& who = {}) {
@@ -140,7 +140,7 @@ TEMPLATE_TEST_CASE("a moved owned_block is what it was, and leaves its resource 
         on.home.reset();
         { owned_block const last{std::move(a)}; }
         CHECK(source::blocks == 0);
-        CHECK(source::alive == 1);  // who was moved from may be asked for more
+        CHECK(source::alive == 1);  // the moved-from block keeps its resource
     }
     CHECK(source::alive == 0);
 }

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What holds on any device. What only a simulated one can show stands in pinned_buffer.sim.cpp.
 #include <cuota/buffer/pinned_buffer.hpp>
 
 #include <algorithm>
@@ -82,7 +81,7 @@ TEST_CASE("what was uploaded comes back by download", "[buffer][pinned_buffer]")
     cuota::device_buffer<int> there{100'000, stream, cuota::device_memory{}};
 
     for (int round = 1; round != 10; ++round) {
-        std::ranges::fill(from.write(), round);  // waits for the upload before
+        std::ranges::fill(from.write(), round);  // waits for the previous upload
         from.upload(there, other);
         to.download(there, stream);
         REQUIRE(std::ranges::all_of(to.read(), [=](int i) { return i == round; }));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Who waits for which copy, shown by streams that are stopped.
+// Uses stopped streams to show which copies are waited for.
 #include <cuota/buffer/pinned_buffer.hpp>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct scene {
     scene() { stream.synchronize(); }
 };
 
-// Opens the gate from another thread while this one waits behind it.
+// Opens the gate on another thread while this one waits for it.
 class opener {
 public:
     explicit opener(support::gate& gate) : thread_{[&gate] { gate.open(); }} {}
@@ -66,7 +66,7 @@ TEST_CASE("looking at the elements does not wait for an upload", "[buffer][pinne
     on.some.upload(on.there, on.stream);
 
     calls_since const calls;
-    CHECK(on.some.read().size() == count);  // the stream is stopped: a wait would never end
+    CHECK(on.some.read().size() == count);  // the stream is stopped: a wait would not return
 
     CHECK(calls.count() == 0);
 }
@@ -110,7 +110,7 @@ TEST_CASE("two uploads of one pinned_buffer on two streams do not wait for each 
     on.some.upload(on.there, on.stream);
 
     on.some.upload(elsewhere, other);
-    REQUIRE_NOTHROW(other.synchronize());  // while the first is stopped
+    REQUIRE_NOTHROW(other.synchronize());  // while the first stream is stopped
 
     gate.open();
     CHECK(elsewhere.to_vector(other) == std::vector<int>(count, 3));
@@ -159,7 +159,7 @@ TEST_CASE("a pinned_buffer that ends takes exactly one wait on the host, and non
     calls_since const calls;
     calls_since const modes{"cudaThreadExchangeStreamCaptureMode"};
     { cuota::pinned_buffer<int> const untouched{count}; }
-    CHECK(calls.count() - modes.count() == 2);  // taken, given back
+    CHECK(calls.count() - modes.count() == 2);  // one allocation, one free
 }
 
 TEST_CASE("a copy that cannot be enqueued leaves both buffers usable", "[buffer][pinned_buffer]") {

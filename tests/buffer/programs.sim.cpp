@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Programs made up at random: buffers, leases, streams, moves and releases, beside a model that does one thing after the
-// other. What the library enqueues must order all of it; and when one of its waits is left out, that must show.
+// Random programs of buffers, leases, streams, moves and releases beside a sequential model. The order that the library enqueues must
+// suffice, and omitting any of its waits must be detected.
 #include <cuota/buffer/device_buffer.hpp>
 
 #include <array>
@@ -34,7 +34,7 @@ namespace simulator = cuota::simulator;
 
 namespace {
 
-// y[i] = y[i] * factor + x[i], and x may be y.
+// Computes y[i] = y[i] * factor + x[i]; x may be y.
 struct combine {
     word* to;
     word const* from;
@@ -51,7 +51,7 @@ public:
         for (std::size_t i = 0; i != steps; ++i) step();
         while (!open_.empty()) end_lease();
     }
-    // Once the device has come to the end.
+    // Call after the device has finished.
     [[nodiscard]] bool has_right_results() {
         cuota::stream const s;
         for (slot const& x : slots_)
@@ -66,7 +66,7 @@ private:
         std::optional<cuota::device_buffer<word>> buffer;
         std::vector<word> model;
     };
-    // Of the buffer in that slot, which stays there meanwhile, or moves and says so.
+    // A lease on stream `on` of the buffer in slot `of`. While it is open, the buffer stays there, or a move updates `of`.
     struct open_lease {
         std::variant<cuota::lease<word>, cuota::lease<word const>> lease;
         std::size_t of;
@@ -95,7 +95,7 @@ private:
         }
     }
 
-    // --- what programs do ---
+    // --- operations of programs ---
 
     void make() {
         slot& x = slots_[draw(slots_.size())];
@@ -127,7 +127,7 @@ private:
         if (!may_borrow(x, on, false) || !may_borrow(y, on, true)) return;
         enqueue_sum(streams_[on], y, x);
     }
-    // As add, with whatever leases are open on that stream.
+    // Like add, with leases that may be open on that stream already.
     void enqueue_sum(cuota::stream_ref s, slot& to, slot const& from) {
         std::size_t const count = std::min(to.model.size(), from.model.size());
         word const factor = next();
@@ -217,7 +217,7 @@ private:
         streams_[i] = cuota::stream{};
     }
 
-    // --- what they may do ---
+    // --- which operations are allowed ---
 
     [[nodiscard]] bool is_leased(slot const& x) const {
         for (open_lease const& l : open_)
@@ -243,11 +243,11 @@ private:
     std::mt19937_64 draw_;
     std::array<cuota::stream, streams> streams_;
     std::array<slot, 5> slots_;
-    std::list<open_lease> open_;  // of streams and buffers above
+    std::list<open_lease> open_;  // refers to streams_ and slots_
     int wrong_ = 0;
 };
 
-// Many programs, one after the other, on one machine and of one pool.
+// Runs programs in sequence on one machine and one pool.
 class session {
 public:
     struct outcome {
@@ -256,7 +256,7 @@ public:
         std::uint64_t waits;
         bool has_race_by_trace;
     };
-    // wait: the one to leave out, from 1.
+    // `wait`: number of the omitted wait, from 1.
     outcome run(std::uint64_t seed, std::optional<std::uint64_t> wait = {}) {
         std::uint64_t const races_before = simulator::misuse().races;
         support::order_trace trace;
@@ -274,14 +274,13 @@ public:
     [[nodiscard]] std::vector<std::string> errors() { return machine_.errors.take(); }
 
 private:
-    struct reporting_machine : support::machine {  // of races, whatever the environment says
+    struct reporting_machine : support::machine {  // reports races whatever the environment sets
         reporting_machine() { simulator::set_order_checks(simulator::order_checks::report); }
     };
     reporting_machine machine_;
     cuota::scoped_pool pool_{cuota::budget{"programs", 64_MiB}, {.initial = 1_MiB}};
 };
 
-// How many to make up.
 std::uint64_t programs() {
     char const* const wanted = std::getenv("CUOTA_PROGRAMS");
     return wanted ? std::strtoull(wanted, nullptr, 10) : support::under_thread_sanitizer ? 200 : 1000;

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What holds on any device. What only a simulated one can show stands in released_buffer.sim.cpp.
 #include <cuota/buffer/released_buffer.hpp>
 
 #include <optional>
@@ -26,7 +25,7 @@ using released = cuota::released_buffer<word>;
 
 static_assert(!std::is_copy_constructible_v<released> && !std::is_copy_assignable_v<released>);
 static_assert(std::is_nothrow_move_constructible_v<released> && std::is_nothrow_move_assignable_v<released>);
-static_assert(std::is_trivially_copyable_v<cuota::raw_memory>);  // for C
+static_assert(std::is_trivially_copyable_v<cuota::raw_memory>);  // for use from C
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// In which order released memory is given back, and what is left when something fails on the way.
 #include <cuota/buffer/released_buffer.hpp>
 
 #include <cstring>
@@ -47,7 +46,7 @@ TEST_CASE("released memory is given back after all that leases did before", "[bu
 
     auto raw = some.release();
     support::let_ready_work_run();
-    CHECK_FALSE(home.is_idle());  // it waits for the writer
+    CHECK_FALSE(home.is_idle());  // waits for the writer
     raw.reset();
     gate.open();
     home.synchronize();

@@ -29,7 +29,7 @@ static_assert(std::is_trivially_copyable_v<device_scratch>);
 
 namespace {
 
-// Each thread takes i % most words, fills them with its number, and says whether all were still so.
+// Each thread allocates i % most words, fills them with its index, and records whether it got all and they are unchanged.
 struct fill_and_look {
     device_scratch from;
     cuota::device_span<int> seen;
@@ -66,7 +66,7 @@ struct scene {
     cuota::stream const s{};
     cuota::scoped_pool pool{cuota::budget{"test", 8_MiB}};
 
-    // Addresses that threads got, 0 for those that got nothing.
+    // Returns the addresses that threads got; 0 where the allocation failed.
     [[nodiscard]] std::vector<std::uint64_t> take(scratch_arena& from, std::size_t threads, std::size_t bytes,
                                                   std::size_t parts = 1) const {
         cuota::device_buffer<std::uint64_t> at{threads, s, pool};
@@ -90,7 +90,7 @@ TEST_CASE("pieces of a scratch_arena are each thread's own", "[buffer][scratch_a
     CHECK(arena.part_bytes() == 64_KiB);
     CHECK(arena.parts() == 1);
     cuota::device_buffer<int> seen{1000, on.s, on.pool};
-    for (int kernel = 0; kernel != 3; ++kernel) {  // each has all of it
+    for (int kernel = 0; kernel != 3; ++kernel) {  // each has the whole arena
         auto const marks = seen.write(on.s);
         cuota::for_each_index(on.s, 1000, fill_and_look{arena.open(on.s), marks.span(), 16});
     }

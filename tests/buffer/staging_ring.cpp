@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What holds on any device. What only a simulated one can show stands in staging_ring.sim.cpp.
 #include <cuota/buffer/staging_ring.hpp>
 
 #include <algorithm>
@@ -30,7 +29,7 @@ using lease = staging_ring::fill_lease;
 static_assert(!std::is_copy_constructible_v<lease> && std::is_nothrow_move_constructible_v<lease>);
 static_assert(std::is_copy_constructible_v<staging_ring::in_flight>);
 
-// Submitting takes the lease: a named one must be given away by name.
+// submit consumes the lease: a named one must be moved explicitly.
 template <class Lease>
 concept submits = requires(Lease&& l, cuota::stream_ref s, cuota::device_span<std::byte> to) {
     std::forward<Lease>(l).submit(s, to, std::size_t{1});
@@ -312,7 +311,7 @@ TEST_CASE("a staging_ring that the device fills may be of its memory, one that t
     lease slot = ring.acquire();
     auto const lent = from.read(s);
     cuota::rt::copy_on_device(slot.bytes().data(), lent.span().data(), 64, s);
-    s.synchronize();  // there, as by a read from a file
+    s.synchronize();  // complete, as after a read from a file
     auto const copy = std::move(slot).submit(s, to.write(s), 64);
     copy.synchronize();
     CHECK(to.to_vector(s) == all(64, 9));

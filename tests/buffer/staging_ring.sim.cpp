@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// When a slot may be filled again, shown by streams that are stopped.
+// Uses stopped streams to show when a slot may be refilled.
 #include <cuota/buffer/staging_ring.hpp>
 
 #include <algorithm>
@@ -70,7 +70,7 @@ TEST_CASE("a slot is not given out before its copy is over", "[buffer][staging_r
     gate.open();
     refill.join();
 
-    CHECK(on.has_arrived(1));  // and not 2, which a refill under the copy would have left
+    CHECK(on.has_arrived(1));  // 2 would mean a refill during the copy
     CHECK(first.is_done());
     CHECK(on.ring.try_acquire());
 }
@@ -109,14 +109,14 @@ TEST_CASE("a copy stays over after its slot went round again", "[buffer][staging
     support::machine const machine;
     scene on{1};
     auto const first = on.send(1);
-    auto slot = on.ring.acquire();  // so the first is over
+    auto slot = on.ring.acquire();  // the first copy has finished
     support::gate gate{on.stream};
     auto const second = on.send(std::move(slot), 2);
 
     calls_since const waits{"cudaStreamWaitEvent"};
     cuota::stream const other;
     CHECK(first.is_done());
-    first.synchronize();  // would never end if it meant the second
+    first.synchronize();  // would not return if it waited for the second
     first.order_before(other);
     CHECK(waits.count() == 0);
     CHECK_FALSE(second.is_done());
@@ -232,11 +232,11 @@ TEST_CASE("a ring that cannot be pinned is refused, or made of ordinary memory i
     CHECK_THROWS_AS(ring_of(cuota::pinned_memory{}, refuse), cuota::out_of_memory);
     CHECK(on.errors.take().empty());
 
-    // What fails otherwise than for lack of memory is an error.
+    // Failures other than a lack of memory are errors.
     simulator::fail_call("cudaHostAlloc", 1, cudaErrorUnknown);
     CHECK_THROWS_AS(ring_of(cuota::pinned_memory{}, use_pageable), cuota::cuda_error);
 
-    // A budget is a budget.
+    // A refusal by a budget does not fall back to pageable memory.
     cuota::budget const small{"small", size};
     CHECK_THROWS_AS(ring_of(cuota::budgeted<cuota::pinned_memory>{small}, use_pageable),
                     cuota::budget_exceeded);
@@ -247,7 +247,7 @@ TEST_CASE("a ring that cannot be pinned is refused, or made of ordinary memory i
     {
         staging_ring ring = ring_of(cuota::budgeted<cuota::pinned_memory>{enough}, use_pageable);
         CHECK_FALSE(ring.is_pinned());
-        CHECK(enough.held() == 0);  // it is not pinned
+        CHECK(enough.held() == 0);  // pageable memory is not charged
         auto const reported = on.errors.take();
         REQUIRE(reported.size() == 1);
         CHECK(reported[0].find("cudaHostAlloc could not page-lock that much memory") != std::string::npos);
@@ -263,7 +263,7 @@ TEST_CASE("a ring that cannot be pinned is refused, or made of ordinary memory i
             CHECK(there.to_vector(s) == std::vector<std::byte>(size, static_cast<std::byte>(value)));
         }
     }
-    CHECK(simulator::calls("cudaFreeHost") == 1);  // of the first ring
+    CHECK(simulator::calls("cudaFreeHost") == 1);  // for the first ring
 }
 
 TEST_CASE("a ring's life survives the failure of any CUDA call, and leaks nothing",
@@ -316,7 +316,7 @@ TEST_CASE(
             CHECK(support::has(refused.what(), "train.cpp:3"));
         }
     CHECK(far->to_vector(*there) == std::vector<std::byte>(size, std::byte{7}));
-    CHECK(ring.try_acquire());  // refused slots are in the ring again
+    CHECK(ring.try_acquire());  // refused slots are back in the ring
     (void)ring.acquire().submit(here, near.write(here), size);
     CHECK(near.to_vector(here).size() == size);
 }

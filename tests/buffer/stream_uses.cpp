@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Uses at home that are entered without the lock: how many, by whom, and in what order they end. What streams wait for
-// stands in lease.sim.cpp.
+// Uses on the home stream that need no lock; lease.sim.cpp tests the waits.
 #include <cuota/buffer/stream_uses.hpp>
 
 #include <memory>
@@ -33,7 +32,7 @@ struct scene {
     [[nodiscard]] std::uint64_t begin(bool writes, unsigned line) {
         return uses->begin(home, writes, {"at.cpp", line});
     }
-    // Where the use began that a writer on another stream would have to wait for; empty when there is none.
+    // Returns the error of a writer on another stream, which names where an open use began; empty if none is open.
     [[nodiscard]] std::string open() {
         try {
             uses->end(uses->begin(other, true, {}), true);
@@ -127,7 +126,7 @@ TEST_CASE("a thread that writes at home enters its uses there from then on",
         on.uses->end(after, false);
     }}.join();
     CHECK(first == cuota::detail::home_slots::first_number(true));  // a slot
-    CHECK(reading > 5);                                             // by the lock
+    CHECK(reading > 5);                                             // under the lock
     CHECK(writing == cuota::detail::home_slots::first_number(true));
     CHECK(after == 1);
     CHECK(on.open().empty());
@@ -159,6 +158,6 @@ TEST_CASE("uses that end after their buffer are of no account, and the last one 
     on.uses.reset();
     CHECK(has(errors.take().at(0), "ended while it is still borrowed (at.cpp:7)"));
     left.end(at_home, true);
-    left.end(again, false);  // AddressSanitizer says when this is too late, or too little
+    left.end(again, false);  // AddressSanitizer detects an early free and a leak
     CHECK(errors.take().empty());
 }

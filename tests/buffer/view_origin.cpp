@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// How a kernel that has stopped tells the host why: on a GPU by what it wrote down, on the simulator by what it threw.
+// A stopped kernel reports its reason to the host: by a record on a GPU, by an exception on the simulator.
 #include <cuota/buffer/view_origin.hpp>
 
 #include <cstddef>
@@ -34,7 +34,7 @@ bool names_its_checks() {
     return has(name, CUOTA_CHECKED ? "13checked_views" : "15unchecked_views");
 }
 
-// Kernels of named types: nvcc restricts where lambdas for the device may stand.
+// Kernels are named types because nvcc restricts lambdas in device code.
 struct read_span {
     device_span<float> from;
     std::size_t at;
@@ -49,7 +49,7 @@ struct read_matrix {
     CUOTA_KERNEL void operator()(std::size_t i) const { from(i, 0) = from(i, 5); }
 };
 
-// A kernel that misses a view of ten floats ends this program's device. Prints what the next call says of it.
+// Runs a kernel that leaves a view of ten floats, which makes the device unusable, and prints the next call's error.
 template <class Make>
 void print_why_it_stopped(Make kernel_on) {
     cuota::stream const s;
@@ -62,7 +62,7 @@ void print_why_it_stopped(Make kernel_on) {
     } catch (cuota::cuda_error const& error) { std::puts(error.what()); }
 }
 
-// What this program prints, run again on the hidden test below.
+// Runs this program again with the hidden test below and returns its output.
 std::string output_of(std::string const& case_of_it) {
     auto const self = std::filesystem::read_symlink("/proc/self/exe").string();
     auto const command = "CUOTA_STOPS_AT=" + case_of_it + " '" + self + "' '[stops]' 2>&1";
@@ -99,7 +99,7 @@ TEST_CASE("a range is within a size when its end is, however large the numbers",
 }
 
 #if CUOTA_CHECKED
-// Run by the next one, as a program of its own for each case.
+// The next test runs this one as a separate program for each case.
 TEST_CASE("a kernel misses a view", "[.][stops]") {
     char const* const told = std::getenv("CUOTA_STOPS_AT");
     std::string const at = told ? told : "nothing";

@@ -64,7 +64,7 @@ array bools(std::vector<bool> const& values) {
     ok(builder.AppendValues(values));
     return value(builder.Finish());
 }
-/// The rows of `values`, cut at these offsets.
+/// Returns lists of the rows of `values`, divided at these offsets.
 array lists(std::vector<std::int32_t> const& offsets, array const& values) {
     return value(arrow::ListArray::FromArrays(*numbers<arrow::Int32Type>(offsets), *values));
 }
@@ -104,7 +104,6 @@ indices lengths_of(arrow_source const& from, std::size_t k, indices const& sampl
     from.lengths(k, samples, out);
     return out;
 }
-/// The bytes of each field of those samples.
 std::vector<std::string> read(arrow_source const& from, indices const& samples) {
     std::vector<std::string> memory;
     for (std::size_t k = 0; k != from.fields().size(); ++k) {
@@ -118,7 +117,6 @@ std::vector<std::string> read(arrow_source const& from, indices const& samples) 
     from.gather(samples, out);
     return memory;
 }
-/// Field k of those samples.
 template <class T>
 std::vector<T> rows(arrow_source const& from, indices const& samples, std::size_t k = 0) {
     std::string const bytes = read(from, samples)[k];
@@ -137,14 +135,13 @@ std::string why_not(array const& values) {
 using bytes = std::vector<std::uint8_t>;
 using ints = std::vector<std::int32_t>;
 
-/// 0, 1, ... n - 1
 array counted(std::int32_t n) {
     ints all;
     for (std::int32_t i = 0; i != n; ++i) all.push_back(i);
     return numbers<arrow::Int32Type>(all);
 }
 
-/// A device whose memory nobody can read here.
+/// A device whose memory is inaccessible to the host.
 class far_device : public arrow::Device {
 public:
     char const* type_name() const override { return "far"; }
@@ -254,7 +251,7 @@ TEST_CASE("lists are ragged fields", "[data][arrow_source]") {
 }
 
 TEST_CASE("lists of a fixed size are axes, of rows too", "[data][arrow_source]") {
-    array const matrices = fixed_lists(2, fixed_lists(3, counted(67)->Slice(1)));  // 11 of [2, 3], from 1 on
+    array const matrices = fixed_lists(2, fixed_lists(3, counted(67)->Slice(1)));  // 11 of [2, 3], from 1
     arrow_source const from = of({matrices->Slice(4, 2), matrices->Slice(1, 3)});
     CHECK(field_of(from) == "x i32[2, 3]");
     CHECK(rows<std::int32_t>(from, {1, 2}) == ints{31, 32, 33, 34, 35, 36, 7, 8, 9, 10, 11, 12});
@@ -322,7 +319,7 @@ TEST_CASE("arrow_source has the columns that are named, in their order", "[data]
     CHECK(mentions(refused(table_of({}), {}), "mine: there is no column"));
     CHECK(mentions(refused(nullptr, {}), "mine: there is no table"));
     table const mixed = table_of({{"a", {counted(1)}}, {"n", {nothing_of(arrow::null())}}});
-    CHECK_NOTHROW(arrow_source{mixed, {"a"}});  // nobody asked for the other
+    CHECK_NOTHROW(arrow_source{mixed, {"a"}});  // the other column is not requested
 }
 
 TEST_CASE("a column of another type is refused by its name and type", "[data][arrow_source]") {

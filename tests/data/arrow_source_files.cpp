@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Files as Arrow's and Parquet's own writers make them, and what may be wrong with them.
+// Files written by the Arrow and Parquet libraries, and damaged ones.
 #include <cuota/data/arrow_source.hpp>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ T value(arrow::Result<T> result) {
     return std::move(result).ValueUnsafe();
 }
 
-/// Rows i: the number i, the text of i letters, three floats, i % 4 words, and whether i is odd.
+/// Row i has the number i, a text of i letters, three floats, i % 4 words, and whether i is odd.
 table rows_up_to(int n) {
     auto* const pool = arrow::default_memory_pool();
     arrow::Int64Builder number;
@@ -98,7 +98,6 @@ std::string content(std::string const& path) {
     return {std::istreambuf_iterator<char>{in}, {}};
 }
 
-/// The bytes of each field of those samples.
 std::vector<std::string> read(arrow_source const& from, std::vector<std::uint64_t> const& samples) {
     std::vector<std::string> memory;
     for (std::size_t k = 0; k != from.fields().size(); ++k) {
@@ -112,7 +111,7 @@ std::vector<std::string> read(arrow_source const& from, std::vector<std::uint64_
     from.gather(samples, out);
     return memory;
 }
-/// The table's samples as a source of it has them, which tests/data/arrow_source.cpp is about.
+/// Checks that `from` has the samples of a source of the table.
 void expect_table(arrow_source const& from, table const& all, names const& columns = {}) {
     arrow_source const expected{all, columns};
     CHECK(cuota::fields_text(from.fields()) == cuota::fields_text(expected.fields()));
@@ -256,8 +255,8 @@ TEST_CASE("a file with any byte changed is a data_error, or as good as it says",
                 ++read_back;
             } catch (cuota::data_error const&) { ++refused; }
         }
-    CHECK(refused > 100);    // of the offsets and of what Arrow says about the file
-    CHECK(read_back > 100);  // of the values and of what is between them
+    CHECK(refused > 100);    // bytes of offsets and of Arrow's metadata
+    CHECK(read_back > 100);  // bytes of values and of padding
 }
 
 TEST_CASE("arrow_source reads an Arrow file in place of mapping it: the file may be shortened then",

@@ -20,7 +20,7 @@ using numbers = std::vector<std::uint64_t>;
 
 namespace {
 
-// The positions of all processes' batches, step after step.
+// Returns the positions of all processes' batches, step by step.
 numbers dealt(std::uint64_t positions, std::size_t batch, last_batch last, std::uint64_t world,
               std::uint64_t begin = 0) {
     numbers all;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t step = 4;  // positions
 
-// A line of so many places and slots, and what fills its batches.
+// A batch_line and the ring that supplies its batches.
 struct line_and_ring {
     explicit line_and_ring(std::size_t places, std::size_t slots, std::uint64_t batches)
         : ring{places, 64}, line{places, slots, sample_list::with_room(4, 0)} {
@@ -44,7 +44,7 @@ struct line_and_ring {
         sample_list samples;
         return line.fill(mine, none, samples, std::make_exception_ptr(std::runtime_error{why}));
     }
-    // Copies all that can be; the batches, by their sample.
+    // Performs all possible copies and returns their batches, by sample.
     std::vector<std::uint64_t> copy_all() {
         std::vector<std::uint64_t> copied;
         while (auto const job = line.next_copy()) {
@@ -85,7 +85,7 @@ TEST_CASE("a copy goes to the slot that has been free for longest", "[data][batc
     machine const on;
     line_and_ring l{2, 3, 9};
     std::vector<std::uint32_t> slots;
-    for (int i = 0; i != 6; ++i) {  // each batch ends before the next is there
+    for (int i = 0; i != 6; ++i) {  // each batch ends before the next is delivered
         l.fill(l.claim());
         l.copy_all();
         slots.push_back(l.line.deliver().slot);
@@ -125,7 +125,7 @@ TEST_CASE("a failure takes its batch's place, and nothing is claimed behind it",
     CHECK_FALSE(l.line.failure_here());
     CHECK(l.fill(a));
     CHECK(l.copy_all() == list{0});
-    CHECK_FALSE(l.line.failure_here());  // the first batch comes first
+    CHECK_FALSE(l.line.failure_here());  // the first batch precedes it
     (void)l.line.deliver();
     REQUIRE(l.line.failure_here());
     CHECK_THROWS_WITH(std::rethrow_exception(l.line.failure_here()), "second");
@@ -166,7 +166,7 @@ TEST_CASE("an epoch may end where a batch was looked for", "[data][batch_line]")
     CHECK(l.copy_all() == list{0});
     l.line.ends_here();
     CHECK_FALSE(l.line.has_work());
-    CHECK_FALSE(l.line.is_over());  // there is one to be delivered
+    CHECK_FALSE(l.line.is_over());  // one batch remains to be delivered
     (void)l.line.deliver();
     CHECK(l.line.is_over());
     CHECK(l.line.position() == step);

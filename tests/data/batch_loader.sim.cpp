@@ -168,7 +168,7 @@ TEST_CASE("batch_loader allocates nothing and waits for no device while it loads
     auto const events = sim::calls("cudaEventCreateWithFlags");
     for (std::uint64_t epoch = 0; epoch != 10; ++epoch) run(epoch);
     CHECK(sim::allocation_calls() == allocations);
-    // One for each slot on either side, made when it is first used, and never another.
+    // At most one event per slot on each side, created at its first use.
     CHECK(sim::calls("cudaEventCreateWithFlags") - events <=
           loader.plan().device_slots + loader.plan().host_slots);
     CHECK(sim::calls("cudaDeviceSynchronize") == 0);
@@ -203,7 +203,7 @@ TEST_CASE("a batch makes a stream wait for its copy once", "[data][batch_loader]
     auto const after_first = sim::calls("cudaStreamWaitEvent");
     (void)b->view<std::uint32_t>(s);
     b->used_on(s);
-    CHECK(after_first - waits <= 1);  // none when the copy is known to be over
+    CHECK(after_first - waits <= 1);  // none if the copy is known to have finished
     CHECK(sim::calls("cudaStreamWaitEvent") == after_first);
 }
 
@@ -235,7 +235,7 @@ TEST_CASE("batch_loader says so when the caller holds every slot and asks for mo
     std::optional<cuota::batch> first = epoch.next();
     std::optional<cuota::batch> second = epoch.next();
     CHECK(has(message_of<cuota::misuse>([&] { (void)epoch.next(); }), "device_slots"));
-    first.reset();  // out of order: any slot will do
+    first.reset();  // out of order: any slot may be reused
     std::optional<cuota::batch> third = epoch.next();
     REQUIRE(third);
     CHECK(third->index() == 2);
@@ -301,7 +301,7 @@ TEST_CASE("an epoch waits for its next batch no longer than it is told to", "[da
         CHECK(epoch.next()->index() == 1);
         CHECK(epoch.wait_for(1h));
         CHECK(epoch.next());
-        CHECK(epoch.wait_for(0ms));  // it is over
+        CHECK(epoch.wait_for(0ms));  // the epoch has finished
         CHECK_FALSE(epoch.next());
         auto const moved = std::move(epoch);
         CHECK_THROWS_AS((void)epoch.wait_for(0ms), cuota::misuse);
@@ -337,7 +337,7 @@ TEST_CASE("batch_loader hands on a failing copy, and goes on with the next epoch
         failed = true;
         CHECK(error.call() == call);
     }
-    // With five slots' worth of copies and three slots, workers wait for two events at least.
+    // Five batches go through three slots, so workers wait for at least two events.
     if (nth == 1) CHECK(failed);
     sim::clear_faults();
     CHECK(order_of(loader, 1) == counted(20));
@@ -377,7 +377,7 @@ TEST_CASE("batch_loader ends well when the device is lost, and when calls fail b
                 (void)b.view<std::uint32_t>(s);
                 if (!by_chance && seen++ == lost_at) sim::lose_device(0);
             }
-            CHECK((by_chance || lost_at == 14));  // the last batch needs nothing more
+            CHECK((by_chance || lost_at == 14));  // the last batch needs no further call
         } catch (cuota::cuda_error const&) {
         } catch (cuota::out_of_memory const&) {}
         sim::clear_faults();

@@ -41,7 +41,7 @@ std::uint64_t batches_of(cuota::batch_loader& loader, std::uint64_t epoch) {
     return n;
 }
 
-// Reads nothing until it is let go on.
+// A source whose gathers block until `go_on` is set.
 struct held_source {
     explicit held_source(std::uint64_t samples) : from{samples} {
         from.before_each([this](std::span<std::uint64_t const>) {
@@ -196,7 +196,7 @@ TEST_CASE("each worker is told its number before it reads", "[data][batch_loader
         CHECK(batches_of(loader, 1) == 20);
     }
     CHECK_FALSE(early);
-    for (auto const& n : started) CHECK(n <= 1);  // one that never read may not have started
+    for (auto const& n : started) CHECK(n <= 1);  // 0 if the worker never read
 }
 
 TEST_CASE("what worker_start throws comes in place of batches, in every epoch", "[data][batch_loader]") {
@@ -208,7 +208,7 @@ TEST_CASE("what worker_start throws comes in place of batches, in every epoch", 
     CHECK_THROWS_WITH(batches_of(loader, 1), "no such processor");
 }
 
-// ---- any end, at any place ----
+// ---- any end, at any point ----
 
 TEST_CASE("batch_loader ends well whatever ends it, wherever it is", "[data][batch_loader][stress]") {
     std::uint64_t random = 5;
@@ -253,7 +253,7 @@ TEST_CASE("batch_loader ends well whatever ends it, wherever it is", "[data][bat
                 }
             }
             if (below(2) == 0 && kept.empty()) loader.close();
-        } catch (std::runtime_error const&) {  // cuda_error is one
+        } catch (std::runtime_error const&) {  // includes cuda_error
         }
         if (other.joinable()) other.join();
         kept.clear();

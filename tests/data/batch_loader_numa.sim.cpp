@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A loader whose pinned slots lie on a NUMA node, and whose workers stay there.
+// A loader whose pinned slots and workers are bound to a NUMA node.
 #include <cuota/data/batch_loader.hpp>
 
 #include <atomic>
@@ -36,7 +36,7 @@ using support::numbered_source;
 
 namespace {
 
-// Numbers, and a look at where they are put, and by whom.
+// Records whether gathers write to memory of the node, and whether they run on it.
 struct looking_source {
     struct notes {
         std::atomic<int> gathers = 0, elsewhere = 0, by_others = 0;
@@ -67,7 +67,6 @@ std::vector<std::uint32_t> read_epoch(cuota::batch_loader& loader, std::uint64_t
     return all;
 }
 
-// Whether this thread may run there.
 bool has_processors(numa_node node) {
     cpu_set_t ours;
     if (::sched_getaffinity(0, sizeof ours, &ours) != 0) return false;

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Which samples come in which batch, of which process, and from where an epoch goes on.
 #include <cuota/data/batch_loader.hpp>
 
 #include <cstddef>
@@ -28,7 +27,7 @@ using numbers = std::vector<std::uint64_t>;
 
 namespace {
 
-// What comes by that epoch, and is on the device.
+// Returns the samples of the remaining batches; checks their values on the device.
 numbers rest_of(cuota::epoch_range epoch) {
     cuota::stream const s;
     numbers all;
@@ -41,7 +40,7 @@ numbers rest_of(cuota::epoch_range epoch) {
     return all;
 }
 
-// The samples of all processes, step after step.
+// Returns the samples of all processes, step by step.
 numbers of_all_processes(std::uint64_t samples, loader_options how, std::uint64_t world,
                          loader_state const& from) {
     std::vector<std::vector<numbers>> batches;
@@ -51,7 +50,7 @@ numbers of_all_processes(std::uint64_t samples, loader_options how, std::uint64_
         std::vector<numbers>& mine = batches.emplace_back();
         for (cuota::batch const b : loader.epoch(from))
             mine.emplace_back(b.samples().begin(), b.samples().end());
-        REQUIRE(mine.size() == batches.front().size());  // or collectives hang
+        REQUIRE(mine.size() == batches.front().size());  // otherwise collectives hang
     }
     numbers all;
     for (std::size_t step = 0; step != batches.front().size(); ++step)
@@ -105,7 +104,7 @@ TEST_CASE("a loader goes on where another was, whatever was read ahead, by any n
             numbers const after = rest_of(loader.epoch(loader_state::parse(saved)));
             before.insert(before.end(), after.begin(), after.end());
             REQUIRE(before == whole);
-            REQUIRE(rest_of(loader.epoch(2)) == whole);  // the next epoch is whole again
+            REQUIRE(rest_of(loader.epoch(2)) == whole);  // the next epoch is complete
         }
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Samples of different lengths in batches: values and where each sample's begin.
 #include <cuota/data/batch_loader.hpp>
 
 #include <algorithm>
@@ -56,7 +55,7 @@ struct copy_each {
     cuota::device_span<T> to;
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
 };
-// What work on the stream finds.
+// Returns the values that work on the stream reads.
 template <class T>
 std::vector<T> seen(cuota::stream const& s, cuota::device_span<T const> view) {
     if (view.is_empty()) return {};
@@ -65,7 +64,7 @@ std::vector<T> seen(cuota::stream const& s, cuota::device_span<T const> view) {
     return out.to_vector(s);
 }
 
-// A batch of classed texts is what it should be; which samples it has.
+// Checks a batch of classed texts and returns its samples.
 numbers expect_texts(ragged_texts const& texts, cuota::stream const& s, cuota::batch const& b) {
     numbers const samples(b.samples().begin(), b.samples().end());
     numbers const offsets = texts.offsets_of(samples);
@@ -89,7 +88,7 @@ numbers joined(std::vector<numbers> const& batches) {
     return all;
 }
 
-/// Another source, with something to do before its lengths are told and before it is read.
+/// Wraps a source and calls a hook before its lengths are queried and before it is read.
 template <class S>
 class watched_source {
 public:
@@ -140,11 +139,10 @@ TEST_CASE("samples of different lengths come with their rows and where those beg
             cuota::shuffle_sampler{4}.draw(300, epoch, 0, order);
             REQUIRE(joined(now) == order);
             if (epoch == 0 && first.empty()) first = now;
-            if (epoch == 0) REQUIRE(now == first);  // the same batches, whoever read them
+            if (epoch == 0) REQUIRE(now == first);  // the same batches for any number of workers
         }
     }
-    CHECK(
-        std::ranges::any_of(first, [](numbers const& b) { return b.size() == 16; }));  // either ends batches
+    CHECK(std::ranges::any_of(first, [](numbers const& b) { return b.size() == 16; }));  // both limits occur
     CHECK(std::ranges::any_of(first, [](numbers const& b) { return b.size() < 14; }));
 }
 
@@ -212,7 +210,7 @@ TEST_CASE("processes that share an epoch by rows have as many batches, and the s
             for (auto const& mine : ranks) all.insert(all.end(), mine[step].begin(), mine[step].end());
         }
         CHECK(all == order);
-        batch_loader alone{texts.classed(), {.batch = 7, .rows = 30, .seed = 3}};  // goes on by itself
+        batch_loader alone{texts.classed(), {.batch = 7, .rows = 30, .seed = 3}};  // resumes alone
         numbers const rest = joined(batches_of(texts, alone.epoch(after_two)));
         two.insert(two.end(), rest.begin(), rest.end());
         CHECK(two == order);
@@ -304,7 +302,7 @@ TEST_CASE("an epoch by rows may be left anywhere", "[data][ragged]") {
     }
     CHECK(failures != 0);
     loader.close();
-    for (std::string const& text : on.errors.take()) CHECK(text == "a worker's");  // of epochs that were over
+    for (std::string const& text : on.errors.take()) CHECK(text == "a worker's");  // of abandoned epochs
 }
 
 TEST_CASE("only what there is crosses the link", "[data][ragged]") {
@@ -378,7 +376,7 @@ TEST_CASE("a loader by rows takes what it planned, and refuses in rows", "[data]
     auto const refused = thrown<cuota::budget_exceeded>([&] { batch_loader{texts.classed(), how}; });
     CHECK(has(refused.what(), "rows in a batch"));
     std::size_t const fits = refused.facts().fitting_count();
-    CHECK(fits == 1024);  // a field's place is a whole number of 256 bytes
+    CHECK(fits == 1024);  // fields are aligned to 256 bytes
     how.rows = fits;
     CHECK_NOTHROW(batch_loader{texts.classed(), how});
     how.rows = fits + 1;
@@ -395,7 +393,7 @@ TEST_CASE("a batch of rows that fit may be chosen by its samples, too", "[data][
     ragged_texts const texts = ragged_texts::any(500, 20);
     cuota::budget const device{"device", 2 * (256 + 256 + 512)};
     batch_loader loader{texts.classed(), {.batch = cuota::automatic_batch, .rows = 128, .device = device}};
-    CHECK(loader.plan().batch == 31);  // 32 offsets in 256 bytes
+    CHECK(loader.plan().batch == 31);  // 32 offsets fill 256 bytes
     CHECK(joined(batches_of(texts, loader.epoch(0))).size() == 500);
 }
 
@@ -485,7 +483,7 @@ TEST_CASE("a transform makes of ragged fields what has one shape", "[data][ragge
             expected.insert(expected.end(), row.begin(), row.end());
         }
         REQUIRE(seen(s, b.view<std::uint32_t>(s).span()) == expected);
-        CHECK_THROWS_AS(b.row_offsets(0), cuota::misuse);  // it has a shape now
+        CHECK_THROWS_AS(b.row_offsets(0), cuota::misuse);  // has one shape now
         samples += b.size();
     }
     CHECK(samples == 70);

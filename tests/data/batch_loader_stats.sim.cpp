@@ -64,10 +64,10 @@ TEST_CASE("batch_loader tells how far an epoch is, and what it took", "[data][ba
     cuota::loader_stats const whole = loader.stats();
     CHECK(whole.batches == 6);
     CHECK(whole.samples == 22);
-    // Each field of a batch begins at an alignment of its own, and what stands between is copied, too.
+    // Each field of a batch is aligned, and the padding is copied as well.
     CHECK(whole.bytes >= 22 * loader.plan().host_slot.sample_bytes);
     CHECK(whole.bytes <= 6 * loader.plan().host_slot.bytes);
-    CHECK(loader.stats().elapsed == whole.elapsed);  // it is over
+    CHECK(loader.stats().elapsed == whole.elapsed);  // the epoch has finished
     (void)loader.epoch(8);
     CHECK(loader.stats().batches == 0);
     CHECK(loader.stats().epoch == 8);
@@ -164,7 +164,7 @@ TEST_CASE("while a read does not come back, the statistics name it", "[data][bat
     CHECK(s.longest_read->last == 11);
     CHECK(s.longest_read->source == std::string{from.name()});
     CHECK(s.reading >= s.longest_read->lasted);
-    CHECK(s.waiting_for_batches >= 5ms);  // of wait_for calls that ran out
+    CHECK(s.waiting_for_batches >= 5ms);  // from wait_for calls that timed out
     {
         std::lock_guard const lock{guard};
         is_held = false;

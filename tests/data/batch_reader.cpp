@@ -65,7 +65,7 @@ TEST_CASE("batch_reader draws by rows, and puts where those begin before them", 
     worker_times taken;
     auto const dealt = reader.draw_rows(0, 0, taken);
     REQUIRE(dealt);
-    CHECK(dealt->first == 2);  // the other process has the samples before
+    CHECK(dealt->first == 2);  // the other process has the first two samples
     CHECK(dealt->end == 4);
     support::heap_watch const watch;
     reader.fill(slot, taken);

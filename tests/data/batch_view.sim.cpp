@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Views of batches and captures.
 #include <cuota/data/batch_view.hpp>
 
 #include <cstdint>
@@ -39,7 +38,7 @@ TEST_CASE("a view of a batch from before a capture cannot be used in it", "[data
         CHECK(refused([&] { (void)before.last(1); }));
         CHECK(refused([&] { (void)before.subspan(1, 2); }));
 
-        // A capture of a program that only holds the view is not refused.
+        // A capture in which the view is held but not used is allowed.
         auto graph = cuota::capture(s, [&] {
             CHECK(before.size() == 4);
             CHECK(before.bytes() == 16);

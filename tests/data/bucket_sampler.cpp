@@ -39,7 +39,7 @@ numbers sorted(numbers of) {
     std::ranges::sort(of);
     return of;
 }
-// Rows that batches of so many samples take when each is as long as its longest.
+// Returns the rows of all batches of `batch` samples when each is padded to its longest sample.
 std::uint64_t padded_rows(numbers const& order, numbers const& lengths, std::size_t batch) {
     std::uint64_t rows = 0;
     for (std::size_t i = 0; i < order.size(); i += batch) {
@@ -76,7 +76,7 @@ TEST_CASE("bucket_sampler draws every sample once, by any pieces, from anywhere"
 TEST_CASE("the buckets of a window are neighbours by length", "[data][bucket_sampler]") {
     constexpr std::size_t n = 1030;
     constexpr std::size_t window = 100;
-    constexpr std::size_t bucket = 8;  // 12 of them, and 4 samples more
+    constexpr std::size_t bucket = 8;  // 12 buckets and 4 more samples
     numbers const lengths = some_lengths(n, 1'000'000'000);
     numbers const order = order_of(bucket_sampler{3, lengths, window, bucket}, n, 5);
     numbers shuffled(n);
@@ -88,7 +88,7 @@ TEST_CASE("the buckets of a window are neighbours by length", "[data][bucket_sam
             return numbers(of.begin() + static_cast<std::ptrdiff_t>(begin),
                            of.begin() + static_cast<std::ptrdiff_t>(end));
         };
-        REQUIRE(sorted(part(order)) == sorted(part(shuffled)));  // the shuffle's window
+        REQUIRE(sorted(part(order)) == sorted(part(shuffled)));  // the shuffle of the same window
         numbers ranked = part(order);
         std::ranges::sort(ranked, {}, [&](std::uint64_t sample) { return lengths[sample]; });
         for (std::size_t i = begin; i < end; i += bucket) {
@@ -101,7 +101,7 @@ TEST_CASE("the buckets of a window are neighbours by length", "[data][bucket_sam
             REQUIRE(ranks.back() - ranks.front() + 1 == ranks.size());
         }
     }
-    CHECK(!is_sorted);  // inside, too, the order is random
+    CHECK(!is_sorted);  // the order within a bucket is random as well
 }
 
 TEST_CASE("buckets take most of the padding away", "[data][bucket_sampler]") {
@@ -134,7 +134,7 @@ TEST_CASE("every sample stands at every position about equally often", "[data][b
             chi += off * off / expected;
         }
         INFO(p);
-        CHECK(chi < 100);  // 47 degrees of freedom: more than that once in 100,000 positions
+        CHECK(chi < 100);  // 47 degrees of freedom: exceeded once in 100,000 positions
         CHECK(chi > 15);
     }
 }
@@ -151,7 +151,7 @@ TEST_CASE("orders are one for the same lengths, windows, buckets and seed", "[da
         CHECK(different.fingerprint() != one.fingerprint());
     CHECK(order_of(one, 60, 0) != order_of(one, 60, 1));
     CHECK(order_of(bucket_sampler{4, lengths, 60, 5}, 60, 2) ==
-          order_of(bucket_sampler{4, lengths, 1'000'000, 5}, 60, 2));  // there is no more to sort
+          order_of(bucket_sampler{4, lengths, 1'000'000, 5}, 60, 2));  // all samples are in one window
 }
 
 TEST_CASE("bucket_sampler refuses what makes no buckets", "[data][bucket_sampler]") {

@@ -38,9 +38,9 @@ static_assert(!fills<void (*)(asked)>);
 struct changes_itself {
     void operator()(asked, rooms);
 };
-static_assert(!fills<changes_itself>);  // called by several threads at once
+static_assert(!fills<changes_itself>);  // several threads call it concurrently
 
-/// The square of a sample, and its last byte.
+/// Samples are the square of their index and its low byte.
 auto squares(std::uint64_t size) {
     return callable_source{
         "squares", size, {{"square", element_type::u64}, {"byte"}}, [](asked samples, rooms out) {

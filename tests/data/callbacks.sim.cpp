@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a program's transform, source, sampler and error sink may do to the loader that calls them.
+// Calls to a loader from its own transform, source, sampler and error sink.
 
 #include <atomic>
 #include <cstdint>
@@ -41,7 +41,7 @@ struct copy_number {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i * from.size() / to.size()]; }
 };
 
-// The first number of each sample. `also` is called with each job first.
+// Outputs the first number of each sample and calls `also` with each job before that.
 cuota::device_transform numbers(std::function<void(cuota::transform_job const&)> also) {
     return {{{"number", cuota::element_type::u32, {}}},
             [also = std::move(also)](cuota::transform_job const& job) {
@@ -62,7 +62,7 @@ TEST_CASE("a transform may end batches of its own loader", "[data][callbacks]") 
     std::size_t const workers = GENERATE(1, 3);
     bool const poison = GENERATE(false, true);
     std::mutex guard;
-    std::deque<batch> kept;  // the transform mixes a batch with those before, and ends the oldest
+    std::deque<batch> kept;  // the transform destroys the oldest
     std::size_t ended = 0;
     cuota::stream const s;
     {
@@ -86,7 +86,7 @@ TEST_CASE("a transform may end batches of its own loader", "[data][callbacks]") 
             std::uint64_t expected = 0;
             while (auto b = range.next()) {
                 for (std::uint32_t const seen : support::seen_by(s, *b)) CHECK(seen == expected++);
-                std::optional<batch> unmixed;  // the transform has not come to it
+                std::optional<batch> unmixed;  // ends a batch that the transform has not taken
                 std::scoped_lock const lock{guard};
                 kept.push_back(std::move(*b));
                 if (kept.size() < 3) continue;
@@ -122,7 +122,7 @@ TEST_CASE("a transform may end its loader's epoch, and the next one begins as ev
         epoch.emplace(std::move(begun));
         is_handed_over = true;
         is_handed_over.notify_all();
-        first.reset();  // a slot for the third batch
+        first.reset();  // frees a slot for the third batch
     }
     is_ended.wait(false);
     std::uint64_t expected = 0;

@@ -29,14 +29,14 @@ constexpr std::size_t image_bytes = 3072;
 
 std::string image(unsigned salt) { return support::pattern(image_bytes, salt); }
 
-/// A file as CIFAR-10 has them: a record for each label, with an image of that number.
+/// Returns a CIFAR-10 file: one record per label, with an image of that number.
 std::string records(std::vector<unsigned> const& labels) {
     std::string bytes;
     for (unsigned const label : labels) bytes += static_cast<char>(label) + image(label);
     return bytes;
 }
 
-/// And as CIFAR-100 has them: coarse, fine.
+/// Returns a CIFAR-100 file: each record has a coarse and a fine label.
 std::string records_of_100(std::vector<unsigned> const& labels) {
     std::string bytes;
     for (unsigned const label : labels)
@@ -102,7 +102,7 @@ TEST_CASE("cifar_source refuses a file that is no whole number of records, by it
     CHECK(error.file() == bad);
     CHECK(error.offset() == 2 * 3073);
     CHECK(error.why() == "the last record has 1 of its 3073 bytes");
-    auto const other = support::thrown<cuota::data_error>(  // of the other set
+    auto const other = support::thrown<cuota::data_error>(  // a file of the other set
         [&] { cifar_source const from(cifar_set::cifar_100, {good}); });
     CHECK(other.why() == "the last record has 3072 of its 3074 bytes");
     CHECK(cifar_source{cifar_set::cifar_10, {folder.write("none.bin", "")}}.size() == 0);

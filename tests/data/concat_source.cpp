@@ -40,7 +40,7 @@ raw_source letters(support::temp_folder const& folder, char const* name, std::st
     return raw_source{folder.write(name, text), {.fields = {f}}};
 }
 
-/// A source that keeps how it was asked.
+/// Returns a source that records its requests.
 using requests = std::vector<std::vector<std::uint64_t>>;
 auto noting(requests& into, std::uint64_t size, std::size_t fields = 1) {
     auto const fill = [&into](std::span<std::uint64_t const> samples,

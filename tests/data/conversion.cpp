@@ -12,7 +12,7 @@
 using cuota::detail::converted;
 using cuota::detail::wide_enough;
 
-// What either side's numbers need.
+// wide_enough represents the values of both types.
 static_assert(std::is_same_v<wide_enough<std::uint16_t, float>, float>);
 static_assert(std::is_same_v<wide_enough<std::int32_t, float>, double>);
 static_assert(std::is_same_v<wide_enough<float, cuota::half>, float>);
@@ -21,7 +21,7 @@ static_assert(std::is_same_v<wide_enough<float, double>, double>);
 TEST_CASE("a number is converted through one that is wide enough", "[data][conversion]") {
     CHECK(converted<float>(std::uint8_t{255}, 2.0f, 1.0f, false) == 511.0f);
     CHECK(converted<float>(std::uint8_t{255}, 2.0f, 1.0f, true) == 255.0f);
-    // 2^24 + 1 is no float: in float the difference would be gone before it is scaled.
+    // 2^24 + 1 is not a float: in float arithmetic the difference would vanish before scaling.
     CHECK(converted<float>(std::int32_t{16'777'217}, 1.0, -16'777'216.0, false) == 1.0f);
     CHECK(converted<double>(std::int64_t{1} << 40, 0.5, 0.25, false) == 0x1p39 + 0.25);
     CHECK(converted<cuota::half>(70'000.0f, 0.5f, 0.0f, false) == cuota::half{35'000.0f});

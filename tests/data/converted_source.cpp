@@ -33,7 +33,6 @@ using support::thrown;
 
 namespace {
 
-// The first field of the samples, as numbers.
 template <class T, cuota::source S>
 std::vector<T> numbers_of(S const& from, std::vector<std::uint64_t> const& samples) {
     std::string const bytes = support::gathered(from, samples).at(0);
@@ -54,7 +53,7 @@ T as(double x) {
     else return T{static_cast<float>(x)};
 }
 
-// Numbers of a type that differ in every byte.
+// Returns numbers that differ in every byte.
 template <class T>
 std::vector<T> some() {
     std::vector<T> values;
@@ -117,7 +116,7 @@ TEST_CASE("converted_source scales and shifts", "[data][converted_source]") {
 
 TEST_CASE("converted_source leaves other fields as they are, and keeps samples together",
           "[data][converted_source]") {
-    // Larger than a scratch, so that a gather takes several turns; and of an odd size.
+    // Larger than the scratch buffer, so that a gather needs several passes, and of an odd size.
     constexpr std::size_t width = 50'001;
     constexpr std::size_t samples = 7;
     std::vector<float> values(samples * width);

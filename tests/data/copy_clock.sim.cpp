@@ -24,7 +24,7 @@ TEST_CASE("copy_clock adds up the time of copies, without what they waited for",
     cuota::device_buffer<std::byte> to{1 << 20, s, cuota::device_memory{}};
     copy_clock clock{3};
     CHECK(clock.busy() == 0ns);
-    sim::set_link({.to_device = std::uint64_t{1} << 30});  // about 1 ms a copy
+    sim::set_link({.to_device = std::uint64_t{1} << 30});  // about 1 ms per copy
     for (int i = 0; i != 10; ++i) {
         if (i == 4) s.synchronize();
         clock.begin(s);
@@ -34,7 +34,7 @@ TEST_CASE("copy_clock adds up the time of copies, without what they waited for",
     }
     s.synchronize();
     CHECK(clock.busy() >= 9ms);
-    CHECK(clock.busy() == clock.busy());  // each copy once
+    CHECK(clock.busy() == clock.busy());  // counts each copy once
 
     clock.forget();
     CHECK(clock.busy() == 0ns);

@@ -35,7 +35,7 @@ struct copy_bytes {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
-// A field's bytes of all samples, in order, as they are on the device.
+// Returns a field's bytes of all samples, in order, as delivered on the device.
 std::string delivered(cuota::batch_loader& loader, std::size_t field) {
     cuota::stream const s;
     std::string all;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Batches and graphs: a batch is no part of a graph, and one that ends in a capture spoils nothing.
+// A batch cannot be part of a graph, and one that ends in a capture does not invalidate it.
 #include <cuota/data/device_slot.hpp>
 
 #include <cstddef>
@@ -154,7 +154,7 @@ TEST_CASE("a batch that was viewed on another thread's default stream is reporte
             cuota::for_each_index(mine, 4,
                                   support::copy_numbers{b.view<std::uint32_t>(mine), output.write(mine)});
             values = output.to_vector(mine);
-            // Enqueued, and perhaps still running when the thread and the batch end.
+            // The copy may still be running when the thread and the batch end.
             cuota::for_each_index(mine, 4,
                                   support::copy_numbers{b.view<std::uint32_t>(mine), output.write(mine)});
         }}.join();

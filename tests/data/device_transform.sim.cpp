@@ -37,7 +37,7 @@ using support::thrown;
 
 namespace {
 
-// One number of each sample, and that number's triple less the number of its epoch.
+// Computes one number of each sample, and the sample's triple minus that number and the epoch.
 struct first_of_each {
     cuota::device_span<std::uint32_t const> numbers;
     cuota::device_span<std::uint64_t const> triples;
@@ -56,7 +56,7 @@ void take_first(transform_job const& job) {
                                         job.out<std::uint32_t>(0), job.out<double>(1), job.epoch()});
 }
 
-// `also` is called with each job before its kernel is enqueued.
+// Calls `also` with each job before its kernel is enqueued.
 device_transform firsts(std::function<void(transform_job const&)> also = {}) {
     return {{{"number", cuota::element_type::u32, {}}, {"rest", cuota::element_type::f64, {}}},
             [also = std::move(also)](transform_job const& job) {
@@ -136,7 +136,7 @@ TEST_CASE("a loader that transforms plans what arrives and what is made, and tak
     cuota::budget const pinned{"pinned", cuota::unlimited};
     cuota::loader_options const how{
         .batch = 100, .device = device, .pinned = pinned, .device_slots = 3, .transform = firsts()};
-    // 20 bytes and 8 a sample arrive, 4 and 8 are made: each field of 100 in multiples of 256.
+    // 20 and 8 bytes per sample arrive, 4 and 8 are produced; each field of 100 is rounded up to a multiple of 256.
     auto const planned = cuota::plan_loader(numbered_source{1000}, how);
     CHECK(planned.host_slot == cuota::slot_layout{28, 2048 + 1024, {0, 2048}});
     CHECK(planned.device_slot == cuota::slot_layout{12, 512 + 1024, {0, 512}});

@@ -82,7 +82,7 @@ TEST_CASE("directory_of says what is wrong with a folder or a file", "[data][dir
     CHECK(mentions(failure(folder.write("file", "text")).why(), "cannot be listed: Not a directory"));
 
     std::filesystem::create_symlink("nowhere",
-                                    folder.path("broken.raw"));  // a shard is missing: not to be passed over
+                                    folder.path("broken.raw"));  // a missing shard is not skipped
     CHECK(failure(folder.path()).file() == folder.path("broken.raw"));
     CHECK(mentions(failure(folder.path()).why(), "cannot be opened"));
 }
@@ -134,9 +134,9 @@ TEST_CASE("directory_of keeps no more files open than it may, and opens those ag
     CHECK(gathered(all, support::first_samples(78))[0] == whole);
     CHECK(seen->open == 4);
     CHECK(seen->opened == 52);
-    (void)gathered(all, {77, 76, 75, 70});  // of the last four: they are open
+    (void)gathered(all, {77, 76, 75, 70});  // the last four are open
     CHECK(seen->opened == 52);
-    (void)gathered(all, {0, 77, 1});  // in place of the one that was not read for the longest
+    (void)gathered(all, {0, 77, 1});  // closes the least recently read file
     CHECK(seen->opened == 53);
     (void)gathered(all, {77, 70});
     CHECK(seen->opened == 53);

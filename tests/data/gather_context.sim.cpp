@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a source is told of the epoch that it gathers for, by loaders and through sources that stand on others.
+// The context of an epoch that loaders pass to sources, also through sources that wrap others.
 #include <cuota/data/source.hpp>
 
 #include <cstdint>
@@ -38,7 +38,7 @@ using support::machine;
 using numbers = std::vector<std::uint64_t>;
 using room = std::span<std::span<std::byte> const>;
 
-/// Each sample is its own seed in that epoch: what a random augmentation would be made of.
+/// Each sample's value is its seed in the epoch, as a random augmentation would use it.
 auto seeds(std::uint64_t size) {
     return cuota::callable_source{
         "seeds",
@@ -51,7 +51,7 @@ auto seeds(std::uint64_t size) {
             }
         }};
 }
-/// What is gathered of sample i in that context, of the first field.
+/// Gathers sample i in this context and returns its first field.
 template <class S>
 std::uint64_t seed_of(S const& from, std::uint64_t sample, gather_context const& context) {
     std::vector<std::vector<std::byte>> memory;
@@ -64,7 +64,7 @@ std::uint64_t seed_of(S const& from, std::uint64_t sample, gather_context const&
     return value;
 }
 
-/// Sample and value of all batches of an epoch, or of what is left of it.
+/// Returns sample and value of all remaining batches of an epoch.
 std::map<std::uint64_t, std::uint64_t> seen(cuota::epoch_range epoch) {
     cuota::stream const s;
     std::map<std::uint64_t, std::uint64_t> all;
@@ -123,7 +123,7 @@ TEST_CASE("a loader tells its source the epoch and the seed, whoever reads and w
             CHECK(seen(loader.epoch(6)) != expected);
             CHECK(seen(loader.epoch(5)) == expected);
 
-            std::string saved;  // where it was left, for another loader to go on
+            std::string saved;  // the position from which another loader resumes
             {
                 auto first = loader.epoch(5);
                 REQUIRE(first.next()->size() == batch);
@@ -160,9 +160,9 @@ TEST_CASE("sources that stand on others hand the context on", "[data][gather_con
     CHECK(seed_of(cuota::concat_source{seeds(10), seeds(10)}, 14, context) == right);
     CHECK(seed_of(cuota::converted_source{seeds(10), {}}, 4, context) == right);
     CHECK(seed_of(cuota::detail::any_source{cuota::zip_source{seeds(10), other}}, 4, context) == right);
-    // Rows of samples of one row each.
+    // Each sample has one row.
     CHECK(seed_of(cuota::ragged_source{seeds(10), numbers{0, 1, 2, 3, 4, 5}}, 4, context) == right);
-    // Without a loader there is no epoch.
+    // Without a loader, the context is the default one.
     CHECK(support::gathered(seeds(10), {4})[0] ==
           support::bytes_of(numbers{gather_context{}.sample_seed(4)}));
 }

@@ -23,7 +23,7 @@ namespace {
 
 using support::mentions;
 
-/// One gzip member around the text.
+/// Compresses the text to one gzip member.
 std::string gzip(std::string text, int level = 6) {
     z_stream stream{};
     REQUIRE(deflateInit2(&stream, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
@@ -53,7 +53,7 @@ cuota::data_error failure(std::string const& bytes, std::uint64_t limit = 1 << 2
     return support::thrown<cuota::data_error>([&] { (void)cuota::open_maybe_gzip(path, limit); });
 }
 
-/// $TMPDIR for a scope.
+/// Sets $TMPDIR within a scope.
 class temporary_folder_is {
 public:
     explicit temporary_folder_is(std::string const& path) {
@@ -88,7 +88,7 @@ TEST_CASE("open_maybe_gzip inflates a file, whatever its size", "[data][gzip]") 
 TEST_CASE("open_maybe_gzip inflates members one after the other", "[data][gzip]") {
     std::string const long_text = support::pattern(200'000);
     CHECK(inflated(gzip("abc") + gzip("") + gzip(long_text, 0) + gzip("xyz")) == "abc" + long_text + "xyz");
-    // A member that ends exactly where a chunk of input ends.
+    // The first member ends exactly at the end of an input chunk.
     std::string const first = gzip(support::pattern(65'536 - 18 - 10), 0);
     CHECK(inflated(first + gzip("xyz")).substr(65'536 - 18 - 10) == "xyz");
 }
@@ -130,7 +130,7 @@ TEST_CASE("open_maybe_gzip gives the right bytes or none, whichever bit of the f
             std::string const path = folder.write("x.gz", bytes);
             try {
                 std::string const seen = content(cuota::open_maybe_gzip(path, 1 << 20));
-                CHECK(seen == text);  // a time stamp or padding: covered by no checksum, and of no effect
+                CHECK(seen == text);  // a time stamp or padding, which no checksum covers
                 ++harmless;
             } catch (cuota::data_error const& error) {
                 CHECK(error.file() == path);
@@ -160,7 +160,7 @@ TEST_CASE("open_maybe_gzip passes over zeros behind a member, as gzip does", "[d
         CHECK(inflated(whole + std::string(zeros, '\0')) == text);
         CHECK(inflated(whole + std::string(zeros, '\0') + gzip("xyz")) == text + "xyz");
     }
-    // Zeros that begin where a chunk of input ends.
+    // The zeros begin at the start of an input chunk.
     std::string const chunk = gzip(support::pattern(65'536 - 18 - 10), 0);
     CHECK(inflated(chunk + std::string(10, '\0')) == support::pattern(65'536 - 18 - 10));
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Hazards H10 to H13, H17 and H20 of loading data: ends of epochs, loaders, processes and programs, whoever is still at
-// work. tests/README.md says which guard stands against each, and that its test fails without it.
+// Hazards H10 to H13, H17 and H20 of loading data: ends of epochs, loaders, processes and programs while work is in progress.
+// tests/README.md lists the guard against each.
 #include <cuota/data/batch_loader.hpp>
 
 #include <algorithm>
@@ -90,8 +90,7 @@ TEST_CASE("H10: an epoch that is left anywhere leaves the loader ready for anoth
         for (std::uint64_t epoch = 0; epoch != 30; ++epoch) {
             gathers = 0;
             auto const left = loader.epoch(epoch);
-            while (gathers < 3 + 4)
-                std::this_thread::yield();  // all slots of either side have a batch now, or soon
+            while (gathers < 3 + 4) std::this_thread::yield();  // then all slots of both sides fill up
         }
         auto epoch = loader.epoch(30);
         std::vector<cuota::batch> all_slots;
@@ -156,7 +155,7 @@ TEST_CASE("H11: workers wait until they are told, and a loader's end tells them"
     CHECK(support::waits_of_marked_threads().timed == 0);
 }
 
-// Nobody has an epoch of a loader that ends with the statement.
+// An epoch cannot be started from a temporary loader.
 static_assert(starts_epochs<batch_loader&> && !starts_epochs<batch_loader> &&
               !starts_epochs<batch_loader const>);
 static_assert(goes_on<batch_loader&> && !goes_on<batch_loader> && !goes_on<batch_loader const>);
@@ -175,7 +174,7 @@ TEST_CASE("H12: a batch outlives its epoch and its loader, and an epoch its load
         }
         CHECK_THROWS_AS(device.charge(1), cuota::budget_exceeded);
     }
-    CHECK_THROWS_AS(device.charge(1), cuota::budget_exceeded);  // which asks for what nobody uses
+    CHECK_THROWS_AS(device.charge(1), cuota::budget_exceeded);  // asks the loader, whose kept batch is alive
     CHECK(seen_by(s, *kept) == std::vector<std::uint32_t>{8, 9, 10, 11});
     kept.reset();
     CHECK(device.held() == 0);
@@ -190,7 +189,7 @@ TEST_CASE("H13: in a child of its process a loader refuses all, and its end does
 
     pid_t const child = ::fork();
     if (child == 0) {
-        (void)::alarm(20);  // ends what hangs: the simulated device, too, has lost its threads
+        (void)::alarm(20);  // limits a hang: the simulator's threads do not exist here
         int refused = 0;
         auto const expect_refusal = [&](auto action) {
             try {
@@ -214,7 +213,7 @@ TEST_CASE("H13: in a child of its process a loader refuses all, and its end does
     REQUIRE(::waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 0);
-    CHECK(epoch.next());  // here all goes on
+    CHECK(epoch.next());  // the parent continues
     CHECK(first->size() == 4);
 }
 
@@ -231,11 +230,11 @@ struct left_alone {
           first{epoch.next()} {}
 };
 
-// Runs after the end of all that a static `left_alone` has.
+// Runs after the members of a static `left_alone` have been destroyed.
 void tell_of_the_end() {
     std::printf("frees=%d\n", static_cast<int>(sim::calls("cudaFree")));
     std::fflush(stdout);
-    std::_Exit(0);  // no look for leaks: to leak was right
+    std::_Exit(0);  // skips the leak check: the leak is intended
 }
 
 }  // namespace
@@ -244,14 +243,14 @@ TEST_CASE("a program that ends with a loader in it, and CUDA before it", "[.][at
     (void)std::atexit(tell_of_the_end);
     static left_alone const stays;
     (void)std::atexit([] {
-        // From here on CUDA is gone, as when its own static objects end first.
+        // CUDA is unloaded from here on, as if its static objects were destroyed first.
         sim::fail_call(nullptr, 1, cudaErrorCudartUnloading, sim::fault_kind::until_cleared);
     });
 }
 
 namespace {
 
-// What this program prints when it runs the tests of that tag; requires that it ends well.
+// Runs this program with the tests of this tag and returns its output; requires a normal exit.
 std::string output_of(std::string const& tag) {
     auto const self = std::filesystem::read_symlink("/proc/self/exe").string();
     auto* const pipe = ::popen(("'" + self + "' '" + tag + "' 2>&1").c_str(), "r");
@@ -273,13 +272,13 @@ TEST_CASE("H17: a loader that is destroyed after CUDA was unloaded makes no furt
           "[data][hazard]") {
     std::string const text = output_of("[at_exit]");
     INFO(text);
-    CHECK(has(text, "frees=1\n"));              // asked once, and not again
-    CHECK_FALSE(has(text, "cudaFree failed"));  // what the driver takes back is no leak to be told
+    CHECK(has(text, "frees=1\n"));              // called once, not again
+    CHECK_FALSE(has(text, "cudaFree failed"));  // memory that the driver reclaims is not a leak
 }
 
 namespace {
 
-// Owners of all kinds, with work behind them, that end when CUDA has.
+// Owners of all kinds, with work behind them, that are destroyed after CUDA was unloaded.
 struct all_left_alone {
     cuota::budget account{"all", std::size_t{64} << 20};
     cuota::scoped_pool pages{account};
@@ -306,7 +305,7 @@ struct all_left_alone {
     }
 };
 
-// Runs after the end of all that a static `all_left_alone` has.
+// Runs after the members of a static `all_left_alone` have been destroyed.
 void tell_of_reports() {
     std::puts("the end");
     std::fflush(stdout);
@@ -346,7 +345,7 @@ TEST_CASE("H20: workers, consumer, and whoever ends an epoch or a loader, share 
                 REQUIRE(b);
                 REQUIRE(b->samples()[0] == i * 2);
                 if (i % 4 == 1) (void)b->view<std::uint32_t>(s);
-                if (i % 4 == 3) {  // it ends on another thread
+                if (i % 4 == 3) {  // ends on another thread
                     if (elsewhere.joinable()) elsewhere.join();
                     elsewhere = std::thread{[ends = std::move(*b)] {}};
                 }

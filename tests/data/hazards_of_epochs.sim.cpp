@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Hazards H14, H15 and H21 to H23 of loading data: where an epoch goes on, what a loader takes, and on which device.
-// tests/README.md says which guard stands against each, and that its test fails without it.
+// Hazards H14, H15 and H21 to H23 of loading data: resuming an epoch, a loader's memory, and its device. tests/README.md lists the guard
+// against each.
 #include <cuota/data/batch_loader.hpp>
 
 #include <chrono>
@@ -53,7 +53,7 @@ TEST_CASE("H14: a loader's state counts batches that were delivered, not those r
     CHECK(loader.state().position == 0);
     {
         auto epoch = loader.epoch(6);
-        CHECK(epoch.wait_for(std::chrono::hours{1}));  // the first is there, and has not been delivered
+        CHECK(epoch.wait_for(std::chrono::hours{1}));  // the first batch is ready but not delivered
         CHECK(loader.state().epoch == 6);
         CHECK(loader.state().position == 0);
         for (std::uint64_t delivered = 1; delivered != 4; ++delivered) {

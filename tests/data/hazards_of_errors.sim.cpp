@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Hazards H7, H8, H9, H16, H18, H19 and H24 of loading data: errors that get lost, late or out of order, and what is too
-// large for its place. tests/README.md says which guard stands against each, and that its test fails without it.
+// Hazards H7, H8, H9, H16, H18, H19 and H24 of loading data: errors that are lost, late or out of order, and data that exceeds its buffer.
+// tests/README.md lists the guard against each.
 #include <cuota/data/batch_loader.hpp>
 
 #include <algorithm>
@@ -138,7 +138,7 @@ TEST_CASE("H9: an error comes in place of its batch, neither sooner nor later, a
             thrown_already = true;
             throw cuota::data_error{"numbers", bad * 20, "sample " + std::to_string(bad) + " is bad"};
         }
-        // With several workers the batch before comes later than the failure, mostly.
+        // With several workers, the previous batch usually arrives after the failure.
         if (broken && workers > 1 && has_sample(samples, bad / 4 * 4 - 1)) {
             while (!thrown_already) std::this_thread::yield();
             for (int i = 0; i != 100; ++i) std::this_thread::yield();
@@ -201,8 +201,7 @@ TEST_CASE("H18: what fails at an end goes to the error sink, and nothing is lost
         auto epoch = loader.epoch(0);
         auto b = epoch.next();
         (void)b->view<std::uint32_t>(s);
-        CHECK(epoch.wait_for(
-            std::chrono::hours{1}));  // the workers' calls are over, and the failing one is the batch's
+        CHECK(epoch.wait_for(std::chrono::hours{1}));  // the workers' calls have finished
         sim::fail_call("cudaEventRecord", 1, cudaErrorUnknown);
         b.reset();
         auto const reported = on.errors.take();
@@ -221,7 +220,7 @@ TEST_CASE("H19: on a device that failed for good every batch is an error, and no
     std::atomic<bool> is_lost = false;
     numbered_source from{80};
     from.before_each([&](std::span<std::uint64_t const> samples) {
-        if (samples[0] >= 40) is_lost.wait(false);  // else all may have come before
+        if (samples[0] >= 40) is_lost.wait(false);  // so that some batches remain
     });
     auto const lose = [&] {
         sim::lose_device(0);
@@ -233,7 +232,7 @@ TEST_CASE("H19: on a device that failed for good every batch is an error, and no
         auto epoch = loader.epoch(0);
         for (std::uint64_t i = 0; i != lost_after; ++i) CHECK(epoch.next());
         auto const use_up = [&] {
-            while (epoch.next()) {}  // what was copied before is there still
+            while (epoch.next()) {}  // delivers batches that were copied before
         };
         if (others_wait) {
             std::thread waiting{[&] { CHECK_THROWS_AS(use_up(), cuota::cuda_error); }};
@@ -248,22 +247,22 @@ TEST_CASE("H19: on a device that failed for good every batch is an error, and no
             CHECK(epoch.wait_for({}));
             CHECK_THROWS_AS(epoch.next(), cuota::cuda_error);
         }
-        CHECK(sim::calls("cudaMemcpyAsync") == copies);  // no slot is used again
+        CHECK(sim::calls("cudaMemcpyAsync") == copies);  // no slot is reused
         { auto const left = std::move(epoch); }
         CHECK_THROWS_AS(batches_of(loader.epoch(1)), cuota::cuda_error);
     }
     CHECK(sim::live().total() == 0);
-    CHECK(!on.errors.take().empty());  // what ended on a lost device says so
+    CHECK(!on.errors.take().empty());  // objects that end on a lost device report errors
     sim::reset();
 }
 
 namespace {
 
-// Remembers where its samples went.
+// Records the memory that its samples are written to.
 struct noting_source {
     struct note {
         std::mutex guard;
-        std::map<std::byte const*, std::size_t> rooms;  // by their first byte
+        std::map<std::byte const*, std::size_t> rooms;  // by address of the first byte
         std::uint64_t wrong_sizes = 0;
     };
     numbered_source from;
@@ -316,7 +315,7 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
                       "a copy of 33 B from a slot of 32 B to a target of 64 B"));
             cuota::staging_ring large{1, 128};
             CHECK_THROWS_AS(large.acquire().submit(s, to.span(), 65), cuota::misuse);
-            CHECK(large.try_acquire());  // and the slot is free again
+            CHECK(large.try_acquire());  // the slot is free again
         }
         CHECK(sim::calls("cudaMemcpyAsync") == copies);
     }
@@ -337,7 +336,7 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
                 CHECK(error.sample() == 3);
                 CHECK(error.rows() == 11);
                 CHECK(error.most() == 10);
-                CHECK_THROWS_AS(epoch.next(), cuota::sample_too_long);  // and so it stays
+                CHECK_THROWS_AS(epoch.next(), cuota::sample_too_long);  // and for every later call
             }
         }
     }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Hazards H1 to H6 of loading data: what may be overwritten, or may end, while a copy or a kernel still needs it.
-// tests/README.md says which guard stands against each, and that its test fails without it.
+// Hazards H1 to H6 of loading data: memory that is overwritten or freed while a copy or a kernel still needs it. tests/README.md lists the
+// guard against each.
 #include <cuota/data/batch_loader.hpp>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ constexpr std::uint64_t seeds = 4;
 using numbers = std::vector<std::uint32_t>;
 using buffers = std::vector<cuota::device_buffer<std::uint32_t>>;
 
-// As many buffers as batches, each for 4 samples of 5 numbers.
+// Returns one buffer per batch, each for 4 samples of 5 numbers.
 buffers buffers_for(std::size_t batches, cuota::stream const& s) {
     buffers made;
     for (std::size_t i = 0; i != batches; ++i) made.emplace_back(20, s, cuota::device_memory{});
@@ -53,7 +53,7 @@ buffers buffers_for(std::size_t batches, cuota::stream const& s) {
     return made;
 }
 
-// The i-th has what kernels found in the i-th batch of 4 samples.
+// Checks that buffer i has the values that kernels read in batch i of 4 samples.
 void expect_batches(buffers& seen, cuota::stream const& s) {
     for (std::size_t i = 0; i != seen.size(); ++i) {
         INFO("batch " << i);
@@ -62,7 +62,7 @@ void expect_batches(buffers& seen, cuota::stream const& s) {
     }
 }
 
-// All batches of an epoch through a transform on the device, enqueued before anything runs.
+// Passes an epoch through a device transform; everything is enqueued before anything runs.
 void expect_in_order_when_transformed(std::size_t slots) {
     constexpr std::size_t batches = 8;
     machine const on;
@@ -92,7 +92,7 @@ void fill(cuota::staging_ring::fill_lease const& slot, int value) {
     std::ranges::fill(slot.bytes(), static_cast<std::byte>(value));
 }
 
-// Pinned memory of which somebody else has each block at once: CUDA's own would wait for all work before.
+// Pinned memory whose freed blocks are overwritten at once. CUDA's own deallocation would wait for all earlier work.
 struct handed_on_memory : cuota::pinned_memory {
     void deallocate_sync(void* p, std::size_t bytes,
                          std::size_t alignment = cuota::default_alignment) noexcept {
@@ -113,7 +113,7 @@ concept gives_its_bytes = requires(T const& copy) {
 
 }  // namespace
 
-// A copy under way has nothing left through which its slot could be written to.
+// A copy in flight provides no access to its slot.
 static_assert(!gives_its_bytes<cuota::staging_ring::in_flight>);
 static_assert(!std::is_copy_constructible_v<cuota::staging_ring::fill_lease>);
 
@@ -185,7 +185,7 @@ TEST_CASE("H2: pinned memory stays while a copy out of it is under way", "[data]
     CHECK(sim::misuse().total() == 0);
 }
 
-// The only door to a batch's data names the stream that will work on it.
+// Access to a batch's data requires the stream that will work on it.
 static_assert(!gives_its_pointer<cuota::batch>);
 
 TEST_CASE("H3: a kernel on a batch starts after the batch's copy", "[data][hazard]") {
@@ -210,7 +210,7 @@ TEST_CASE("H3: a kernel on a batch starts after the batch's copy", "[data][hazar
     expect_batches(seen, s);
     CHECK(sim::order_reports() == std::vector<std::string>{});
 
-    // Others do not wait for the legacy default stream, nor it for them: there is no order to be had on it.
+    // Non-blocking streams are not ordered with the legacy default stream.
     cuota::batch_loader again{numbered_source{8}, {.batch = 4}};
     auto third = again.epoch(0);
     auto const b = third.next();
@@ -222,7 +222,7 @@ TEST_CASE("H3: a kernel on a batch starts after what was made of it on the devic
     expect_in_order_when_transformed(8);
 }
 
-// There is no event that stands for nothing yet.
+// An event cannot exist unrecorded.
 static_assert(!std::is_default_constructible_v<cuota::event>);
 static_assert(!std::is_default_constructible_v<cuota::staging_ring::in_flight>);
 
@@ -251,7 +251,7 @@ TEST_CASE("H5: a batch's place on the device is overwritten after all work of th
     cuota::stream const first;
     cuota::stream const second;
     std::size_t const slots = GENERATE(std::size_t{1}, std::size_t{2});
-    // As many pinned slots as batches: all can be enqueued before anything runs.
+    // One pinned slot per batch: everything can be enqueued before anything runs.
     cuota::batch_loader loader{numbered_source{batches * 4},
                                {.batch = 4, .device_slots = slots, .host_slots = batches}};
     buffers by_first = buffers_for(batches, first);
@@ -261,7 +261,7 @@ TEST_CASE("H5: a batch's place on the device is overwritten after all work of th
         for (cuota::batch b : loader.epoch(0)) {
             auto const view = b.view<std::uint32_t>(first);
             cuota::for_each_index(first, 20, copy_numbers{view, by_first[b.index()].write(first)});
-            if (b.index() % 3 == 2) continue;  // a stream that uses some batches only
+            if (b.index() % 3 == 2) continue;  // the second stream uses some batches only
             b.used_on(second);
             cuota::for_each_index(second, 20, copy_numbers{view, by_second[b.index()].write(second)});
         }
@@ -314,7 +314,7 @@ TEST_CASE("H6: a view that is kept beyond its batch is named when a kernel works
             s, 1, [](std::size_t) {}, "reader");
     };
     read_it();
-    cuota::batch moved = std::move(*b);  // takes the view along
+    cuota::batch moved = std::move(*b);  // the view stays valid
     read_it();
     CHECK(sim::order_reports() == std::vector<std::string>{});
     CHECK_THROWS_AS(b->view<std::uint32_t>(s), cuota::misuse);
@@ -322,7 +322,7 @@ TEST_CASE("H6: a view that is kept beyond its batch is named when a kernel works
     CHECK_THROWS_AS(b->samples(), cuota::misuse);
 
     { cuota::batch const ended = std::move(moved); }
-    auto const next = epoch.next();  // its copy goes to the same place
+    auto const next = epoch.next();  // its copy writes to the same slot
     REQUIRE(next);
     cuota::for_each_index(
         s, 1, [](std::size_t) {}, "innocent");
@@ -333,7 +333,7 @@ TEST_CASE("H6: a view that is kept beyond its batch is named when a kernel works
     CHECK(reports[0].find("reader") != std::string::npos);
     CHECK(reports[0].find("cudaMemcpyAsync") != std::string::npos);
 
-    // Of the next batch all is in order again, on the same stream.
+    // A use of the next batch on the same stream is in order again.
     (void)next->view<std::uint32_t>(s);
     read_it();
     CHECK(sim::order_reports().size() == 1);
@@ -350,15 +350,15 @@ TEST_CASE("H6: a view that is kept beyond its batch sees no data of it, if that 
     auto b = epoch.next();
     auto const kept = b->view<std::uint32_t>(s);
     for (auto& out : seen) cuota::for_each_index(s, 20, copy_numbers{kept, out.write(s)});
-    b.reset();  // what it was used for is before what becomes of it
+    b.reset();  // poisoning is ordered after the batch's uses
     std::vector<std::uint32_t> const first = seen[0].to_vector(s);
     CHECK(seen[1].to_vector(s) == first);
     CHECK(first.back() == 3);
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-    cuota::for_each_index(s, 20, copy_numbers{kept, seen[1].write(s)});  // a mistake
+    cuota::for_each_index(s, 20, copy_numbers{kept, seen[1].write(s)});  // a use after the batch's end
     CHECK(seen[1].to_vector(s) == (poisoned ? std::vector<std::uint32_t>(20, ~0U) : first));
 
-    auto const next = epoch.next();  // and the next one is there as ever
+    auto const next = epoch.next();  // the next batch is unaffected
     CHECK(seen_by(s, *next) == std::vector<std::uint32_t>{4, 5, 6, 7});
 }
 

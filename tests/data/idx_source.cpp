@@ -34,7 +34,7 @@ std::string idx(unsigned char code, std::vector<std::uint32_t> const& extents, s
     return file + data;
 }
 
-/// Numbers as an IDX file has them: most significant byte first.
+/// Returns the numbers as in an IDX file: most significant byte first.
 template <class T>
 std::string big_endian(std::vector<T> const& numbers) {
     std::string text = support::bytes_of(numbers);
@@ -63,8 +63,7 @@ void check_type(unsigned char code, element_type type, std::vector<T> const& num
     CHECK(gathered(from, {2, 0})[0] == support::bytes_of(std::vector<T>{numbers[2], numbers[0]}));
 }
 
-/// Whatever the bytes are: the file parses to what it holds, or is a data_error; and it costs no memory to
-/// find out. True when it parsed.
+/// Returns whether the file parses to its content. Otherwise it must be a data_error. Both need only bounded memory.
 bool is_read_or_refused(std::string const& path, std::string const& bytes) {
     support::heap_watch const watch;
     try {
@@ -166,7 +165,7 @@ TEST_CASE("idx_source survives every truncation and every change of one header b
             if (is_read_or_refused(path, bytes)) ++parsed;
             folder.overwrite("x.idx", at, whole[at]);
         }
-    CHECK(parsed >= 16);  // every byte once with its own value
+    CHECK(parsed >= 16);  // each byte with its own value
     CHECK(parsed < 24);
 }
 

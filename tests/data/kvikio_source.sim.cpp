@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// By KvikIO's own library, without GPUDirect: it reads through pinned memory of its own then. tests/support/simulated_driver.cpp
-// is the driver that it finds.
+// KvikIO's own library without GPUDirect reads through its own pinned memory. The driver is tests/support/simulated_driver.cpp.
 #include <cuota/data/kvikio_source.hpp>
 
 #include <cstddef>
@@ -47,7 +46,7 @@ using numbers = std::vector<std::uint64_t>;
 
 namespace {
 
-// 100 samples of so many numbers, each the sample's own, behind 12 bytes of something else.
+// Returns 100 samples of `width` numbers, each the sample's index, after a header of 12 bytes.
 raw_source numbered(support::temp_folder const& folder, char const* name, std::size_t width = 600) {
     std::vector<std::uint32_t> all(3, 77);
     for (std::uint32_t i = 0; i != 100; ++i) all.insert(all.end(), width, i);
@@ -68,7 +67,7 @@ struct first_of_row {
         out[i] = rows[i * width] == rows[i * width + width - 1] ? rows[i * width] : ~0U;
     }
 };
-// The numbers of a batch's samples, as its field k has them on the device.
+// Returns each sample's number as field k has it on the device, or ~0 if the sample's first and last value differ.
 numbers seen(cuota::stream const& s, cuota::batch const& b, std::size_t k = 0) {
     cuota::device_buffer<std::uint32_t> out{b.size(), s, cuota::device_memory{}, cuota::no_init};
     cuota::for_each_index(s, b.size(),
@@ -154,7 +153,7 @@ TEST_CASE("a loader whose slots are on the device reads into those", "[data][kvi
               batch_loader{both, how};
           })
               .facts()
-              .device);  // whose memory it was to be
+              .device);  // the device of the slots
     how.host_memory = cuota::pinned_memory{};
     CHECK(!thrown<cuota::budget_exceeded>([&] { batch_loader{both, how}; }).facts().device);
     CHECK(device.held() == 0);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Who has the memory of a loader between its epochs.
+// Ownership of a loader's memory between its epochs.
 #include <cuota/data/loader_memory.hpp>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ using support::thrown;
 
 namespace {
 
-// 30 samples in batches of 4: a slot has 512 bytes.
+// 30 samples in batches of 4; a slot has 512 bytes.
 constexpr std::size_t device_bytes = 2 * 512;
 constexpr std::size_t pinned_bytes = 3 * 512;
 constexpr std::uint64_t samples = 30;
@@ -52,7 +52,7 @@ loader_options options_of(std::optional<budget> device, std::optional<budget> pi
         .batch = 4, .device = std::move(device), .pinned = std::move(pinned), .reclaim_priority = priority};
 }
 
-// What a stream finds in the batches of an epoch, sample by sample.
+// Returns the values that a stream reads in an epoch.
 std::vector<std::uint32_t> read_epoch(batch_loader& loader, std::uint64_t epoch = 0) {
     cuota::stream const s;
     std::vector<std::uint32_t> all;
@@ -69,7 +69,7 @@ std::vector<std::uint32_t> counted(std::uint32_t n) {
     return v;
 }
 
-// Bytes charged for a while, which others are asked for.
+// Charges bytes for a scope, which makes other holders release memory.
 class pressure {
 public:
     pressure(budget b, std::size_t bytes) : budget_{std::move(b)}, bytes_{bytes} { budget_.charge(bytes); }
@@ -128,9 +128,9 @@ TEST_CASE("a pool has the slots of an idle loader when it needs them", "[data][l
         cuota::scoped_pool pool{device};
         void* const all = pool.allocate(s, 4096);
         CHECK(device.held() == 4096);
-        CHECK(sim::live().pinned_bytes == pinned_bytes);  // of no budget, so nobody was short of it
+        CHECK(sim::live().pinned_bytes == pinned_bytes);  // charged to no budget, so not needed
         pool.deallocate(s, all, 4096);
-        CHECK(read_epoch(loader) == counted(samples));  // and the loader what the pool does not use
+        CHECK(read_epoch(loader) == counted(samples));  // the loader gets the pool's free memory
         CHECK(pool.stats().reserved == 0);
     }
     CHECK(device.held() == device_bytes);
@@ -228,7 +228,7 @@ TEST_CASE("the loader of the higher priority gives first", "[data][loader_memory
     CHECK(holders[0].name == cuota::tag::named("idle loader slots"));
 }
 
-// ---- what is in use ----
+// ---- slots in use ----
 
 TEST_CASE("an epoch that is going on gives nothing", "[data][loader_memory]") {
     machine const on;
@@ -265,7 +265,7 @@ TEST_CASE("a batch that is alive keeps the slots of its loader", "[data][loader_
     }
     CHECK_THROWS_AS(device.charge(1), cuota::budget_exceeded);
     CHECK(support::seen_by(s, *kept) == std::vector<std::uint32_t>{0, 1, 2, 3});
-    auto epoch = loader.epoch(1);  // beside it
+    auto epoch = loader.epoch(1);  // while the batch is alive
     CHECK(epoch.next());
     kept.reset();
     CHECK_THROWS_AS(device.charge(1), cuota::budget_exceeded);
@@ -361,7 +361,7 @@ TEST_CASE("slots whose work cannot be waited for are kept, and the failure is re
     CHECK(device.held() == 0);
 }
 
-// ---- what a refusal says ----
+// ---- refusals ----
 
 TEST_CASE("the bytes of a loader have one name, in use and idle", "[data][loader_memory]") {
     machine const on;
@@ -419,7 +419,7 @@ TEST_CASE("a batch that a refusal says would fit does fit, with what idle loader
     CHECK_NOTHROW(batch_loader{numbered_source{1000}, o});
 }
 
-// ---- taking it again ----
+// ---- allocating again ----
 
 TEST_CASE("an epoch is refused while others have its memory, and can be asked for again",
           "[data][loader_memory]") {
@@ -440,7 +440,7 @@ TEST_CASE("an epoch is refused while others have its memory, and can be asked fo
             CHECK(facts.budgets[0].name == (is_device ? "device" : "pinned"));
             CHECK(facts.request.name == cuota::tag{"loader slots"});
             CHECK(facts.request.where.line == line + 1);
-            // All that a batch of 4 needs is padding: nothing smaller would do.
+            // A batch of 4 needs only padding, so no smaller batch would fit.
             CHECK(std::string{facts.request.unit} == "samples in a batch");
             CHECK(facts.fitting_count() == 0);
             CHECK(short_one.held() == 200);
@@ -488,7 +488,7 @@ TEST_CASE("a loader that takes its memory again does not ask itself", "[data][lo
     machine const on;
     budget all{"all", device_bytes + pinned_bytes};
     batch_loader loader{numbered_source{samples}, options_of(all, all)};
-    pressure const some{all, device_bytes + 1};  // has the ring
+    pressure const some{all, device_bytes + 1};  // reclaims the ring's memory
     auto const refused = thrown<cuota::budget_exceeded>([&] { (void)loader.epoch(0); });
     CHECK(refused.facts().reclaimable == 0);
     CHECK(refused.facts().holders[0].name == cuota::tag{"charged without a tag"});
@@ -542,14 +542,14 @@ TEST_CASE("who watches the budget may start an epoch when a loader has given bac
                                      CHECK(device.held() == device_bytes);
                                  },
                                  {.falling = true}};
-        pressure const some{device, 1};  // had from a loader that had taken it again meanwhile
+        pressure const some{device, 1};  // released by a loader that had allocated again meanwhile
         CHECK(device.held() == 1);
     }
     CHECK(fell == 2);
     CHECK(read_epoch(loader) == counted(samples));
 }
 
-// ---- failures, and threads ----
+// ---- failures and threads ----
 
 TEST_CASE("giving back and taking again survive every failing call", "[data][loader_memory]") {
     machine on;
@@ -614,7 +614,7 @@ TEST_CASE("a wait that failed in an epoch that was left does not fail the next o
             sim::clear_faults();
         }
     }
-    (void)on.errors.take();  // what the worker met belongs to no batch
+    (void)on.errors.take();  // errors of the abandoned epochs' workers
 }
 
 TEST_CASE("a loader works on while others want its memory", "[data][loader_memory][threads]") {

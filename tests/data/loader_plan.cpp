@@ -15,7 +15,7 @@
 using support::numbered_source;
 
 TEST_CASE("plan_loader adds up slots, aligned field by field", "[data][loader_plan]") {
-    // 5 u32 and one u64 a sample; 100 of them are 2000 -> 2048 and 800 -> 1024 bytes.
+    // 5 u32 and one u64 per sample; 100 samples take 2000 -> 2048 and 800 -> 1024 bytes.
     cuota::loader_plan const plan =
         cuota::plan_loader(numbered_source{1000}, {.batch = 100, .workers = 2, .device_slots = 3});
 
@@ -82,7 +82,7 @@ TEST_CASE("largest_fitting finds the largest batch whose plan fits, for every ro
     }
     CHECK(most == 200);
     CHECK(largest({.pinned = 3 * 512}) == 12);
-    // 5 slots in one room, whatever each may have alone.
+    // 5 slots within one limit for both sides.
     CHECK(largest({.both = 5 * 512}) == 12);
     CHECK(largest({.both = 5 * 512 - 1}) == 0);
 }
@@ -100,19 +100,18 @@ TEST_CASE("an automatic batch is the largest that the budgets have room for", "[
     CHECK(cuota::plan_loader(from, {.batch = fits}).device_bytes <= 20'000);
     CHECK(cuota::plan_loader(from, {.batch = fits + 1}).device_bytes > 20'000);
 
-    // What others hold is not there.
+    // Bytes held by others are not available.
     device.charge(10'000);
     std::size_t const beside = planned({.device = device}).batch;
     CHECK(beside < fits);
     CHECK(cuota::plan_loader(from, {.batch = beside}).device_bytes <= 10'000);
     device.refund(10'000);
 
-    // One budget for both sides.
     cuota::loader_plan const both = planned({.device = device, .pinned = device});
     CHECK(both.device_bytes + both.pinned_bytes <= 20'000);
     CHECK(both.batch < fits);
 
-    CHECK(planned({.pinned = pinned}).batch == 1000);                  // no more than there are
-    CHECK(planned({.device = cuota::budget{"small", 1}}).batch == 1);  // which is refused
+    CHECK(planned({.pinned = pinned}).batch == 1000);                  // all samples, not more
+    CHECK(planned({.device = cuota::budget{"small", 1}}).batch == 1);  // the constructor refuses it
     CHECK_THROWS_AS(planned({}), cuota::misuse);
 }

@@ -41,7 +41,7 @@ TEST_CASE("loader_stats names the stage that the others wait for", "[data][loade
 
     s.reading = 19s;
     s.waiting_for_batches = 900ms;
-    CHECK(s.bottleneck() == loader_stage::program);  // batches are there when it asks
+    CHECK(s.bottleneck() == loader_stage::program);  // batches are ready when the program asks
 
     s.waiting_for_batches = 6s;
     s.waiting_for_slots = 1s;

@@ -54,7 +54,7 @@ TEST_CASE("what is under way counts up to now", "[data][loader_times]") {
     times.goes_on(3, cuota::detail::worker_stage::reading, samples);
     cuota::loader_stats const s = times.now();
     CHECK(s.waiting_for_slots >= 2ms);
-    CHECK(s.waiting_for_slots <= s.elapsed);  // not what was before the epoch
+    CHECK(s.waiting_for_slots <= s.elapsed);  // without the time before the epoch
     CHECK(s.drawing >= 2ms);
     CHECK(s.reading >= 2ms);
     CHECK(s.waiting_for_batches >= 2ms);
@@ -72,7 +72,7 @@ TEST_CASE("what is under way counts up to now", "[data][loader_times]") {
     CHECK(waited >= 2ms);
     std::this_thread::sleep_for(1ms);
     CHECK(times.now().waiting_for_batches == waited);
-    CHECK(times.now().reading == 0ns);  // of no batch that was filled
+    CHECK(times.now().reading == 0ns);  // of batches that were not filled
     CHECK_FALSE(times.now().longest_read);
 }
 

@@ -28,7 +28,7 @@ using cuota::npy_source;
 using support::gathered;
 using support::mentions;
 
-/// A .npy file around a header's text, which is padded as NumPy pads it.
+/// Returns a .npy file with this header text, padded as NumPy does.
 std::string npy_around(std::string text, std::string const& data, int version = 1) {
     std::size_t const preamble = version == 1 ? 10 : 12;
     while ((preamble + text.size() + 1) % 64 != 0) text += ' ';
@@ -38,7 +38,7 @@ std::string npy_around(std::string text, std::string const& data, int version = 
     return file + text + data;
 }
 
-/// As numpy.save writes an array.
+/// Returns an array as numpy.save writes it.
 std::string npy(std::string const& descr, std::string const& shape, std::string const& data,
                 int version = 1) {
     return npy_around("{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }", data,
@@ -53,8 +53,7 @@ cuota::data_error failure(std::string const& bytes) {
     return support::thrown<cuota::data_error>([&] { open(bytes); });
 }
 
-/// Whatever the bytes are: the file parses to what it holds, or is a data_error; and it costs no memory to
-/// find out. True when it parsed.
+/// Returns whether the file parses to its content. Otherwise it must be a data_error. Both need only bounded memory.
 bool is_read_or_refused(std::string const& path, std::string const& bytes) {
     support::heap_watch const watch;
     try {
@@ -74,7 +73,7 @@ bool is_read_or_refused(std::string const& path, std::string const& bytes) {
     }
 }
 
-/// Arrays of every element type that is read, with their bytes beside them, and some of each kind that is not.
+/// Writes arrays of every supported element type, with their bytes, and some of each unsupported kind.
 constexpr char const* numpy_program = R"(
 import sys
 try:
@@ -258,13 +257,12 @@ TEST_CASE("npy_source reads what NumPy reads as the same numbers, however the he
         std::uint64_t samples;
     };
     for (auto const& [text, samples] : std::vector<written>{
-             {"{'descr': '|u1', 'fortran_order': False, 'shape': (4L, 2L), }", 4},        // Python 2
-             {"{u'descr': u'|u1', u'fortran_order': False, u'shape': (8L,), }", 8},       // and its unicode
-             {"{\"descr\": \"|u1\", \"fortran_order\": False, \"shape\": (4, 2), }", 4},  // JSON's quotes
+             {"{'descr': '|u1', 'fortran_order': False, 'shape': (4L, 2L), }", 4},   // Python 2
+             {"{u'descr': u'|u1', u'fortran_order': False, u'shape': (8L,), }", 8},  // Python 2 with unicode
+             {"{\"descr\": \"|u1\", \"fortran_order\": False, \"shape\": (4, 2), }", 4},  // quotes as in JSON
              {"{'descr': '|u1', \"fortran_order\": False, 'shape': (4, 2), }", 4},
-             {"{'descr': '|u1', 'fortran_order': True, 'shape': (8,), }", 8},  // one axis
-             {"{'descr': '|u1', 'fortran_order': True, 'shape': (8, 1), }",
-              8},  // one axis that is longer than 1
+             {"{'descr': '|u1', 'fortran_order': True, 'shape': (8,), }", 8},    // one axis
+             {"{'descr': '|u1', 'fortran_order': True, 'shape': (8, 1), }", 8},  // one axis longer than 1
              {"{'descr': '|u1', 'fortran_order': True, 'shape': (1, 1, 8), }", 1},
              {"{'shape': (1, 8), 'fortran_order': True, 'descr': '|u1'}", 1},
              {"\t{\n  'descr': '|u1',\r\n\t'fortran_order': False,\n  'shape': (4, 2),\n}\n\n", 4}}) {
@@ -445,7 +443,7 @@ TEST_CASE("npy_source survives every change of one header byte", "[data][npy_sou
         std::string const whole = npy("<i2", "(4, 3)", support::pattern(24), version);
         std::string const path = folder.write("x.npy", whole);
         int parsed = 0;
-        for (std::size_t at = 0; at != 80; ++at)  // the dict ends before; the padding behind it is all alike
+        for (std::size_t at = 0; at != 80; ++at)  // the dict ends before 80; the rest is padding
             for (int value = 0; value != 256; ++value) {
                 INFO("byte " << at << " is " << value);
                 std::string bytes = whole;
@@ -454,8 +452,8 @@ TEST_CASE("npy_source survives every change of one header byte", "[data][npy_sou
                 if (is_read_or_refused(path, bytes)) ++parsed;
                 folder.overwrite("x.npy", at, whole[at]);
             }
-        CHECK(parsed >= 80);  // every byte once with its own value
-        CHECK(parsed < 200);  // and some with other blanks, byte orders or numbers of the same size
+        CHECK(parsed >= 80);  // each byte with its own value
+        CHECK(parsed < 200);  // and other blanks, byte orders or numbers of the same size
     }
 }
 

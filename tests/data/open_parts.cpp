@@ -18,7 +18,7 @@ namespace {
 using cuota::shared_value;
 using cuota::detail::open_parts;
 
-/// What was opened, and how many there are now.
+/// Counts the parts that were opened and those that are open.
 struct record {
     std::atomic<int> opened = 0;
     std::atomic<int> alive = 0;
@@ -60,13 +60,13 @@ TEST_CASE("the part that was not asked for the longest makes room, and stays for
         CHECK(path_of(a) == "a");
         (void)all.part(1);
         (void)all.part(0);
-        (void)all.part(2);  // b goes
+        (void)all.part(2);  // closes b
         CHECK(r.opened == 3);
         CHECK(r.alive == 2);
         (void)all.part(0);
         CHECK(r.opened == 3);
-        (void)all.part(1);  // c goes
-        (void)all.part(2);  // a goes, and is in use
+        (void)all.part(1);  // closes c
+        (void)all.part(2);  // closes a, which is in use
         CHECK(r.opened == 5);
         CHECK(r.alive == 3);
         CHECK(path_of(a) == "a");
@@ -110,7 +110,7 @@ TEST_CASE("threads may ask for parts at once, with one more open for each at mos
         for (std::thread& each : threads) each.join();
         CHECK(wrong == 0);
         CHECK(r.alive == 5);
-        CHECK(r.most <= 5 + 2 * 4);  // one that is used and one that is opened or closed, for each thread
+        CHECK(r.most <= 5 + 2 * 4);  // per thread, one in use and one being opened or closed
     }
     CHECK(r.alive == 0);
 }

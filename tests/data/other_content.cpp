@@ -77,7 +77,7 @@ TEST_CASE("every source that reads a header or a size names what is there in pla
     support::temp_folder const folder;
     for (auto const& [bytes, what] : known)
         for (auto const& [name, open] : sources) {
-            if (bytes.empty() && name == "cifar") continue;  // a file without records is one of no samples
+            if (bytes.empty() && name == "cifar") continue;  // an empty file has no records: no samples
             INFO(name << ": " << bytes);
             std::string const path = folder.write("x", bytes);
             auto const error = support::thrown<cuota::data_error>([&, &open = open] { open(path); });

@@ -33,7 +33,7 @@ bool is_bijection(std::vector<std::uint64_t> const& numbers) {
     return true;
 }
 
-/// Chi-squared of counts that should be equal.
+/// Returns chi-squared of counts that should be equal.
 double chi_squared(std::vector<std::uint64_t> const& counts, double expected) {
     double sum = 0;
     for (std::uint64_t const count : counts) {
@@ -77,7 +77,7 @@ TEST_CASE("keyed_permutation reaches as far as 2^63 and no further", "[data][per
     CHECK(*seen.rbegin() < most);
     CHECK(*seen.rbegin() > most / 2);
 
-    keyed_permutation const walks{most / 2 + 1, 3};  // about half of the values are sent through again
+    keyed_permutation const walks{most / 2 + 1, 3};  // permutes about half of the values again
     for (std::uint64_t i = 0; i != 1000; ++i) CHECK(walks(i) <= most / 2);
 
     REQUIRE_THROWS_AS((keyed_permutation{most + 1, 3}), cuota::misuse);
@@ -104,8 +104,7 @@ TEST_CASE("keyed_permutation gives the same on every machine: algorithm 1", "[da
 }
 
 TEST_CASE("keyed_permutation finds every order of a few numbers equally often", "[data][permutation]") {
-    // 24 orders of 4 numbers, 24,000 keys; 99.9 % of fair shuffles stay below 49.7 with 23 degrees of
-    // freedom.
+    // 24 orders of 4 numbers, 24,000 keys, 23 degrees of freedom: 99.9 % of fair shuffles are below 49.7.
     std::vector<std::uint64_t> counts(256);
     for (std::uint64_t key = 0; key != 24'000; ++key) {
         auto const numbers = order(4, epoch_key(7, key));
@@ -117,7 +116,7 @@ TEST_CASE("keyed_permutation finds every order of a few numbers equally often", 
 }
 
 TEST_CASE("keyed_permutation spreads the positions evenly over the numbers", "[data][permutation]") {
-    // 10 x 10 squares of the plot of numbers over positions, 81 degrees of freedom: 99.9 % stay below 125.
+    // 10 x 10 cells of the plot of numbers over positions, 81 degrees of freedom: 99.9 % are below 125.
     for (std::uint64_t const n : {1000ULL, 5000ULL, 60'000ULL, 70'000ULL}) {
         INFO(n);
         std::vector<std::uint64_t> squares(100);
@@ -128,7 +127,7 @@ TEST_CASE("keyed_permutation spreads the positions evenly over the numbers", "[d
 }
 
 TEST_CASE("keyed_permutation does not keep neighbours together", "[data][permutation]") {
-    // The step from one number to the next in 100 classes, 99 degrees of freedom: 99.9 % stay below 149.
+    // Differences of successive numbers in 100 classes, 99 degrees of freedom: 99.9 % are below 149.
     std::uint64_t const n = 50'000;
     auto const numbers = order(n, 3);
     std::vector<std::uint64_t> classes(100);

@@ -34,7 +34,7 @@ loader_stats at(std::uint64_t batches) {
             .waiting_for_batches = 2s};
 }
 
-// A terminal, and what a program writes to it.
+// A pseudo-terminal and the stream that a program writes to.
 class terminal {
 public:
     terminal() : master_{::posix_openpt(O_RDWR | O_NOCTTY)} {
@@ -49,7 +49,7 @@ public:
         ::close(master_);
     }
     [[nodiscard]] std::FILE* program() const { return program_; }
-    // All that was written so far. It may come late: a mark is sent after it.
+    // Returns all output so far. Output may arrive late, so a mark is sent after it.
     [[nodiscard]] std::string take() const {
         constexpr char mark = '\x04';
         REQUIRE(std::fputc(mark, program_) == mark);
@@ -73,7 +73,7 @@ TEST_CASE("progress_text has a bar, a rate and the time that is left, in 79 colu
     CHECK(cuota::progress_text(at(400)) ==
           "epoch 2 [########################] 400/400 100/s; slowest: reading");
     CHECK(cuota::progress_text({.all_batches = 0}) == "epoch 0 [########################] 0/0");
-    loader_stats by_rows = at(100);  // how many there will be is not known
+    loader_stats by_rows = at(100);  // the number of batches is unknown
     by_rows.all_batches.reset();
     by_rows.covered = 0.25;
     CHECK(cuota::progress_text(by_rows) ==

@@ -41,7 +41,6 @@ numbers lengths_of(S const& from, std::size_t k, numbers const& samples) {
     from.lengths(k, samples, out);
     return out;
 }
-// Field k of those samples.
 template <class T, class S>
 std::vector<T> rows_of(S const& from, std::size_t k, numbers const& samples) {
     std::span<cuota::field const> const fields = from.fields();
@@ -133,7 +132,7 @@ TEST_CASE("offsets that cut no rows are refused", "[data][ragged_source]") {
     CHECK(mentions(by_hand({0, 5, 4, 9}), "words: offset 2 is 4, below the one before it"));
     CHECK(mentions(by_hand({0, 11}), "words: the last offset is 11, beyond the 10 rows"));
     CHECK_NOTHROW(ragged_source{words(10), numbers{10}});    // no samples
-    CHECK_NOTHROW(ragged_source{words(10), numbers{3, 7}});  // not all rows are somebody's
+    CHECK_NOTHROW(ragged_source{words(10), numbers{3, 7}});  // some rows belong to no sample
 
     auto const from_a_file = [](auto offsets) {
         return why<cuota::data_error>([&] { ragged_source{words(10), memory_source{"offsets", offsets}}; });

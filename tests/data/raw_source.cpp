@@ -28,7 +28,7 @@ using cuota::raw_source;
 using support::gathered;
 using support::mentions;
 
-/// The layout of CIFAR-10: a label, then an image; made small.
+/// Returns a small layout like CIFAR-10: a label, then an image.
 cuota::raw_layout labelled() {
     return {.header = 5,
             .record = 0,
@@ -36,7 +36,7 @@ cuota::raw_layout labelled() {
 }
 cuota::raw_layout plain(std::size_t record) { return {.fields = {{"x", element_type::u8, {record}}}}; }
 
-/// What a run_reader reads: offset and the sizes of the parts.
+/// The reads of a run_reader: offset and sizes of the parts.
 using reads = std::vector<std::pair<std::uint64_t, std::vector<std::size_t>>>;
 auto recorder(reads& into) {
     return cuota::detail::run_reader{[&into]<class T>(std::uint64_t offset, std::span<T> parts) {

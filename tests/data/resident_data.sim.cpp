@@ -48,7 +48,6 @@ struct copy_bytes {
     CUOTA_HOST_DEVICE void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
-// All of a batch, field after field.
 std::vector<std::byte> bytes_of(cuota::stream const& s, cuota::batch const& b) {
     std::vector<std::byte> all;
     for (std::size_t k = 0; k != b.fields().size(); ++k) {
@@ -76,7 +75,7 @@ void expect_same(cuota::batch_loader& one, cuota::batch_loader& other, std::uint
     }
 }
 
-// Fields of 3, 4, 48 and 10 bytes: every width of word.
+// Fields of 3, 4, 48 and 10 bytes, which use every word width.
 auto mixed(std::size_t samples) {
     std::vector<std::uint8_t> a(samples * 3);
     std::vector<std::int32_t> b(samples);
@@ -109,7 +108,7 @@ TEST_CASE("data on the device gives the batches that its source would", "[data][
     for (std::uint64_t epoch = 0; epoch != 3; ++epoch) expect_same(streamed, kept, epoch);
     CHECK(sim::order_reports() == std::vector<std::string>{});
 
-    // One goes on where the other was.
+    // The second loader resumes where the first one was.
     {
         auto epoch = streamed.epoch(4);
         (void)epoch.next();
@@ -149,7 +148,7 @@ TEST_CASE("data on the device is read once, and charged as long as somebody uses
     {
         std::optional<resident_data> data{std::in_place, from, how};
         CHECK(read == 50);
-        CHECK(data->bytes() == 1024 + 512);  // 20 and 8 bytes a sample, in multiples of 256
+        CHECK(data->bytes() == 1024 + 512);  // 20 and 8 bytes per sample, rounded up to multiples of 256
         CHECK(device.held() == 1536);
         CHECK(pinned.held() == 0);
         cuota::batch_loader loader = data->loader(how);
@@ -161,7 +160,7 @@ TEST_CASE("data on the device is read once, and charged as long as somebody uses
                 CHECK(std::ranges::equal(seen, b.samples()));
             }
         CHECK(read == 50);
-        CHECK(loader.stats().bytes == 50 * 8);  // across the link
+        CHECK(loader.stats().bytes == 50 * 8);  // transferred to the device
         auto epoch = loader.epoch(2);
         last = epoch.next();
     }
@@ -177,7 +176,7 @@ TEST_CASE("a loader keeps its data on the device if that fits, and streams it ot
     cuota::stream const s;
     numbered_source const from{500};
     cuota::budget const pinned{"pinned", 1'000'000};
-    // What is needed to the byte, and a byte less.
+    // Exactly the required bytes, and one byte less.
     cuota::loader_options how{.batch = 8, .pinned = pinned, .seed = 1};
     std::size_t const needed = resident_data::bytes_for(from, how);
     for (std::size_t const limit : {needed, needed - 1}) {

@@ -36,7 +36,7 @@ using numbers = std::vector<std::uint64_t>;
 
 namespace {
 
-// An epoch of one process, batch after batch.
+// The batches of one process in an epoch.
 struct dealt_epoch {
     std::vector<sample_list> batches;
     std::vector<dealt_batch> at;
@@ -62,7 +62,7 @@ dealt_epoch deal(S const& source, loader_options const& how, std::uint64_t begin
     return made;
 }
 
-// What stands in a batch that begins at a position, found one by one.
+// Returns the samples of the batch that begins at a position, found one at a time.
 numbers fitting(ragged_texts const& texts, numbers const& order, std::uint64_t position,
                 loader_options const& how) {
     numbers batch;
@@ -100,7 +100,7 @@ TEST_CASE("a batch has as many samples as fit its rows and its samples", "[data]
                         REQUIRE(epoch.at[i].end == position);
                     }
                     if (last != last_batch::drop) REQUIRE(position == order.size());
-                    else {  // what is left fits, and would have had room for more
+                    else {  // the rest fits a batch that is not full
                         loader_options partial = how;
                         partial.last = last_batch::partial;
                         numbers const rest =
@@ -169,7 +169,7 @@ TEST_CASE("samples without rows stand in a batch", "[data][row_deal]") {
     dealt_epoch const none = deal(ragged_texts{numbers(7, 0)}.words(), {.batch = 3, .rows = 1});
     CHECK(none.at == std::vector<dealt_batch>{{0, 3, 3}, {3, 3, 6}, {6, 1, 7}});
     dealt_epoch const full = deal(ragged_texts{{4, 0, 0, 1}}.words(), {.batch = 9, .rows = 4});
-    CHECK(full.at == std::vector<dealt_batch>{{0, 3, 3}, {3, 1, 4}});  // the empty ones fit the full batch
+    CHECK(full.at == std::vector<dealt_batch>{{0, 3, 3}, {3, 1, 4}});  // empty samples fit a full batch
 }
 
 TEST_CASE("a sample with more rows than a batch may have is named", "[data][row_deal]") {
@@ -183,7 +183,7 @@ TEST_CASE("a sample with more rows than a batch may have is named", "[data][row_
                                        "u32[*]; loader_options::rows lets a "
                                        "batch have 7");
     CHECK(deal(texts.classed(), {.batch = 4, .rows = 8}).at.size() == 3);
-    ragged_texts const endless{{1, ~std::uint64_t{0} - 1}};  // no sum is made of that
+    ragged_texts const endless{{1, ~std::uint64_t{0} - 1}};  // the sum would overflow
     any_source const from{cuota::ragged_source{
         cuota::callable_source{"rows", ~std::uint64_t{0}, {{"x"}}, [](auto, auto) {}}, endless.offsets}};
     loader_shape const shape{from, {.batch = 4, .rows = 7}};

@@ -36,7 +36,7 @@ using cuota::safetensors_source;
 using support::gathered;
 using support::mentions;
 
-/// A file around a header's text.
+/// Returns a file with this header text.
 std::string around(std::string const& header, std::string const& data = {}) {
     std::string file;
     for (std::size_t i = 0; i != 8; ++i)
@@ -44,13 +44,12 @@ std::string around(std::string const& header, std::string const& data = {}) {
     return file + header + data;
 }
 
-/// A member of the header.
 std::string tensor(std::string const& name, std::string const& dtype, std::string const& shape,
                    std::string const& offsets) {
     return '"' + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":[" + shape + "],\"data_offsets\":[" +
            offsets + "]}";
 }
-/// A file of one tensor "x" of u8.
+/// Returns a file with one tensor "x" of u8.
 std::string bytes(std::string const& shape, std::string const& offsets, std::string const& data) {
     return around('{' + tensor("x", "U8", shape, offsets) + '}', data);
 }
@@ -65,18 +64,18 @@ cuota::data_error failure(std::string const& content, Names const&... names) {
     return support::thrown<cuota::data_error>([&] { open(content, names...); });
 }
 std::string why(std::string const& content) { return failure(content).why(); }
-/// Why a file of this header and eight bytes is refused.
+/// Returns why a file of this header and eight bytes is refused.
 std::string why_header(std::string const& header) { return why(around(header, "12345678")); }
 
-/// Images of six bytes and labels of two, which stand first; three of each.
+/// Returns three images of six bytes after three labels of two bytes.
 std::string images_and_labels() {
     return around('{' + tensor("images", "U8", "3,2,3", "6,24") + ',' + tensor("labels", "I16", "3", "0,6") +
                       '}',
                   "aAbBcC" + support::pattern(18));
 }
 
-/// Whatever the bytes are: the file is read, or is a data_error that points into it; and it costs no more memory than
-/// the file justifies. True when it was read.
+/// Returns whether the file is read. Otherwise it must be a data_error with an offset in the file. Both need only memory in proportion to
+/// the file.
 bool is_read_or_refused(std::string const& path, std::size_t size) {
     support::heap_watch const watch;
     try {
@@ -99,7 +98,7 @@ std::string content_of(std::string const& path) {
     return {std::istreambuf_iterator<char>{from}, {}};
 }
 
-/// True when Python ran the program; false when that lacks a package.
+/// Returns whether Python ran the program; false if it lacks a package.
 bool runs_in_python(support::temp_folder const& folder, std::string const& text) {
     std::string const program = folder.write("write.py", text);
     int const status = std::system(
@@ -198,7 +197,7 @@ TEST_CASE("safetensors_source names the tensor of a dtype that it cannot hand ou
         CHECK(
             mentions(error.why(), "tensor \"scales\": the dtype " + std::string{dtype} + " is none of BOOL"));
     }
-    std::vector<std::string> const other{"y"};  // the format holds for tensors that nobody asked for
+    std::vector<std::string> const other{"y"};  // unrequested tensors are validated as well
     CHECK(mentions(
         failure(around('{' + tensor("y", "U8", "1", "0,1") + ',' + tensor("scales", "F4", "1", "1,2") + '}',
                        "ab"),
@@ -318,7 +317,7 @@ TEST_CASE("safetensors_source tells where a header is no JSON, as its own error"
     auto const error = failure(around("{\"images\":{\"dtype\";\"U8\"}}"));
     CHECK(error.offset() == 8 + 19);
     CHECK(mentions(error.why(), "invalid"));
-    CHECK(mentions(why(around("{\"" + std::string(100'000, 'a'))), "..."));  // of a long text a part is shown
+    CHECK(mentions(why(around("{\"" + std::string(100'000, 'a'))), "..."));  // long text is truncated
 }
 
 TEST_CASE("safetensors_source takes no zero byte for the end of the header",
@@ -563,7 +562,7 @@ TEST_CASE("safetensors_source survives every change of one header byte",
             if (is_read_or_refused(path, whole.size())) ++read;
             folder.overwrite("x", at, whole[at]);
         }
-    // Each byte once with its own value, the tensor's name with nearly any of ASCII, "I8" in place of "U8".
+    // Each byte with its own value, the tensor's name with nearly any ASCII character, and "I8" for "U8".
     CHECK(read > static_cast<int>(whole.size()) - 6 + 90);
     CHECK(read < static_cast<int>(whole.size()) - 6 + 110);
 }

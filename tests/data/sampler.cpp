@@ -38,7 +38,7 @@ numbers counted(std::uint64_t n) {
     return all;
 }
 
-// How often each sample stands at each position over many epochs, in steps of `cell` of either: chi-squared.
+// Returns chi-squared of the counts of (position, sample) pairs over many epochs, in cells of `cell` by `cell`.
 double unevenness(std::function<any_sampler(std::uint64_t seed)> const& make, std::uint64_t n,
                   std::uint64_t cell, int epochs) {
     std::uint64_t const cells = n / cell;
@@ -102,7 +102,7 @@ TEST_CASE("shuffles have an order of their own for each seed and epoch", "[data]
 }
 
 TEST_CASE("every sample stands at every position equally often", "[data][sampler]") {
-    // 900 cells, of which 841 are free: a standard deviation is 41. Five of them above is not chance.
+    // 900 cells, 841 degrees of freedom, standard deviation 41. Five standard deviations are not chance.
     constexpr double most = 841 + 5 * 41;
     CHECK(unevenness([](std::uint64_t seed) { return shuffle_sampler{seed}; }, 30, 1, 20'000) < most);
     CHECK(unevenness(
@@ -168,7 +168,7 @@ TEST_CASE("a fingerprint tells one order from another", "[data][sampler]") {
     CHECK(any_sampler{shuffle_sampler{7}}.fingerprint() == shuffle_sampler{7}.fingerprint());
 }
 
-// Saved states outlive a version of the library: what one draws, all draw.
+// Saved states stay valid across versions of the library: orders must not change.
 TEST_CASE("the orders are the ones that were saved", "[data][sampler]") {
     CHECK(shuffle_sampler{1}.fingerprint() == 0x8E2E16A15FAE5ECA);
     CHECK(order(shuffle_sampler{1}, 10, 2) == numbers{9, 7, 1, 5, 4, 2, 0, 6, 3, 8});

@@ -61,7 +61,7 @@ TEST_CASE("a batch that is full lies as its layout says, a smaller one closer", 
 
     sample_list none;
     none.row_offsets = {{0}, {0}};
-    CHECK(slot_places{fields, none}.used_bytes() == 256 + 8);  // offsets there are, each the end of nothing
+    CHECK(slot_places{fields, none}.used_bytes() == 256 + 8);  // offsets exist, with no rows
     CHECK(slot_places{{}, sample_list{}}.used_bytes() == 0);
 }
 

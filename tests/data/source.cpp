@@ -16,7 +16,7 @@
 
 namespace {
 
-/// A source of the user's own: sample i is the number i, twice.
+/// A user-defined source: sample i is the number i, twice.
 class counting_source {
 public:
     explicit counting_source(std::uint64_t size) : size_{size} {}
@@ -100,5 +100,5 @@ TEST_CASE("run_length counts the samples that follow each other", "[data][source
     CHECK(length({7, 8, 10}) == 2);
     CHECK(length({7, 7}) == 1);
     CHECK(length({7, 6}) == 1);
-    CHECK(length({~std::uint64_t{0}, 0}) == 2);  // which no source has
+    CHECK(length({~std::uint64_t{0}, 0}) == 2);  // cannot occur in a source
 }

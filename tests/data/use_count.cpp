@@ -83,7 +83,7 @@ TEST_CASE("who is called while this thread refunds may start a use", "[data][use
     use_count uses;
     reclaiming const here;
     REQUIRE(uses.try_give());
-    REQUIRE(!uses.is_idle());  // and does not wait for itself
+    REQUIRE(!uses.is_idle());  // without waiting for itself
     uses.freed();
     REQUIRE(uses.is_idle());
     uses.start();
@@ -119,7 +119,7 @@ TEST_CASE("uses and givings back exclude each other on any number of threads", "
     std::atomic<int> givers = 0;
     std::atomic<int> met = 0;
     std::atomic<int> given = 0;
-    int here = 0;  // changed by who gives, read by who uses: the count alone orders them
+    int here = 0;  // not atomic: only the use count orders accesses
     std::atomic<bool> stop = false;
     std::vector<std::thread> threads;
     for (int t = 0; t != 2; ++t)

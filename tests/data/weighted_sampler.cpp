@@ -41,7 +41,7 @@ double chi_squared(std::vector<double> const& seen, std::vector<double> const& e
     return sum;
 }
 
-// Weights from a few sets that are hard in one way or another.
+// Sets of weights, including difficult ones.
 std::vector<std::vector<double>> const sets{{1},
                                             {0, 1},
                                             {1, 1, 1},
@@ -69,7 +69,7 @@ TEST_CASE("an alias table gives each sample its weight, exactly", "[data][weight
         std::uint64_t const n = weights.size();
         REQUIRE(table.columns().size() == n);
         REQUIRE(whole.sum < std::uint64_t{1} << 62);
-        // Modulo 2^64, and below the rounding of a double: both would have to be wrong by the same.
+        // Checks sums modulo 2^64 and approximate ones in double; a wrong sum cannot pass both.
         numbers parts(n);
         std::vector<double> about(n);
         for (std::size_t i = 0; i != n; ++i) {
@@ -117,7 +117,7 @@ TEST_CASE("a weighted_shuffle_sampler draws each sample once, the next as its we
     std::vector<double> const weights{5, 1, 0, 2, 2};
     weighted_shuffle_sampler const s{9, weights, 4};
     constexpr int epochs = 50'000;
-    std::vector<double> pairs(25), expected(25);  // of the first and the second
+    std::vector<double> pairs(25), expected(25);  // of the first two
     for (int e = 0; e != epochs; ++e) {
         numbers all = order(s, 5, static_cast<std::uint64_t>(e));
         pairs[static_cast<std::size_t>(all[0] * 5 + all[1])] += 1;
@@ -199,7 +199,7 @@ TEST_CASE("a fingerprint tells weights, seeds and draws from others", "[data][we
     CHECK(weighted_sampler(1, a, 5).fingerprint() == weighted_sampler(1, a, 5).fingerprint());
 }
 
-// Saved states outlive a version of the library.
+// Saved states stay valid across versions of the library: orders must not change.
 TEST_CASE("what is drawn by weights is what was saved", "[data][weighted_sampler]") {
     std::vector<double> const weights{0.5, 1, 0, 2, 2, 7.25, 1e-3};
     CHECK(order(weighted_sampler{1, weights, 12}, 7, 2) == numbers{4, 3, 5, 3, 5, 5, 0, 3, 5, 3, 5, 5});

@@ -27,7 +27,7 @@ using cuota::detail::ballot;
 static_assert(std::is_nothrow_move_constructible_v<agreement> && !std::is_copy_constructible_v<agreement>);
 static_assert(std::is_base_of_v<std::runtime_error, cuota::rank_gone>);
 
-// Answers for the other ranks: as this one, but for what `change` does to the ballot of each.
+// Returns a link on which every rank answers like this one, after `change` has modified its ballot.
 template <class Change>
 cuota::rank_link echo_of(std::size_t rank, std::size_t ranks, Change change) {
     return {rank, ranks, [=](std::span<std::uint64_t const> mine, std::span<std::uint64_t> all) {
@@ -80,7 +80,7 @@ TEST_CASE("the rank that asks something else is named, wherever one stands", "[t
         CHECK(support::has(error.what(), "rank 2 asks \"a part's size and a good\" in round 0, and others "
                                          "\"the batch's size\" in round 0"));
         CHECK(support::has(error.what(), "agreement.cpp:"));
-        CHECK(ranks.rounds() == 1);  // all were told: still in step
+        CHECK(ranks.rounds() == 1);  // every rank got the error, so the rounds still match
     }
 }
 

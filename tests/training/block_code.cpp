@@ -23,7 +23,7 @@ namespace {
 
 float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
-// Random bits, and what is hard: close to half way between two codes, and the ends.
+// Returns random magnitudes and hard ones: near the midpoint of two codes, and at the ends of the range.
 std::vector<float> magnitudes_up_to(float most, unsigned codes, std::mt19937& random) {
     std::uint32_t const top = std::bit_cast<std::uint32_t>(most);
     std::vector<float> all{0, most, float_of(top == 0 ? 0 : top - 1), float_of(top == 0 ? 0 : 1u)};
@@ -41,7 +41,7 @@ std::vector<float> magnitudes_up_to(float most, unsigned codes, std::mt19937& ra
 std::vector<float> maxima(std::mt19937& random) {
     std::vector<float> all{std::numeric_limits<float>::max(), std::numeric_limits<float>::min(), 1.0f, 127.0f,
                            254.0f};
-    // Just above and below what a step of few bits comes to.
+    // n * codes, where the step is exactly n, and the adjacent floats.
     for (std::uint32_t n = 0x10000; n < 0x20000; n += 97)
         for (std::uint32_t const codes : {127u, 254u})
             for (int d = -1; d != 2; ++d)
@@ -52,7 +52,7 @@ std::vector<float> maxima(std::mt19937& random) {
     return all;
 }
 
-// In doubles all of this is exact: 24 bits of a difference, and 8 of a factor.
+// Returns the error minus its bound, times 2 * Codes. Exact in double: a difference of 24 bits times a factor of 8 bits.
 template <unsigned Codes>
 double error_over_bound(float x, float most) {
     float const step = block_code<Codes>::step(most);
@@ -106,7 +106,7 @@ TEST_CASE("every magnitude is within half of a block's maximum over its codes, e
 TEST_CASE("of denormals the bound is missed by half the smallest one at most", "[training][block_code]") {
     expect_bound_of_denormals<127>();
     expect_bound_of_denormals<254>();
-    // Few of them are kept exactly.
+    // Up to 127 times the smallest denormal, values are exact.
     for (std::uint32_t bits = 0; bits != 128; ++bits)
         CHECK(block_code<127>::value(
                   block_code<127>::nearest(float_of(bits), block_code<127>::step(float_of(127))),
@@ -148,7 +148,8 @@ TEST_CASE("what is not finite does not count as a maximum", "[training][block_co
 
 namespace {
 
-// As a quotient in double has it, which is rounded to the right side: 53 bits tell any two such numbers apart.
+// Computes the step by division in double, then truncation. Rounding of the quotient does not matter: 53 bits distinguish any two such
+// numbers.
 template <unsigned Codes>
 float step_by_double(float most) {
     auto const bits = std::bit_cast<std::uint32_t>(most);
@@ -169,10 +170,10 @@ void expect_steps_of_doubles() {
         if (block_code<Codes>::step(float_of(bits)) != step_by_double<Codes>(float_of(bits)))
             FAIL("the step of " << float_of(bits) << " with " << Codes << " codes");
     };
-    for (std::uint32_t fraction = 0; fraction < 0x0080'0000u; fraction += 3)  // one binade nearly whole
+    for (std::uint32_t fraction = 0; fraction < 0x0080'0000u; fraction += 3)  // every third of one binade
         expect(0x3f80'0000u + fraction);
     for (std::uint32_t bits = 0; bits < 0x7f80'0000u; bits += 997) expect(bits);
-    for (std::uint32_t exponent = 1; exponent != 255; ++exponent)  // both sides of where bits change
+    for (std::uint32_t exponent = 1; exponent != 255; ++exponent)  // around each power of two
         for (std::uint32_t d = 0; d != 200; ++d) {
             expect((exponent << 23) + d);
             expect((exponent << 23) + 0x7f'ffffu - d);
@@ -187,7 +188,7 @@ void expect_codes_of_doubles() {
         typename block_code<Codes>::encoder const by{step};
         for (float const x : magnitudes_up_to(most, Codes, random))
             if (by.nearest(x) != nearest_by_double(x, step)) FAIL(x << " by steps of " << step);
-        for (unsigned code = 0; code != Codes; ++code) {  // half way between two, and the floats beside that
+        for (unsigned code = 0; code != Codes; ++code) {  // midpoints of two codes and the adjacent floats
             auto const bits =
                 std::bit_cast<std::uint32_t>(static_cast<float>((code + 0.5) * static_cast<double>(step)));
             for (float const x : {float_of(bits - 1), float_of(bits), float_of(bits + 1)})

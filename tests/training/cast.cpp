@@ -62,7 +62,7 @@ std::vector<float> floats_of_all_kinds() {
                            std::numeric_limits<float>::quiet_NaN()};
     for (int i = 0; i != 100'000; ++i)
         all.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
-    // Half way between two of 16 bits, and the next float on either side of that.
+    // Midpoints of two numbers of 16 bits, and the adjacent floats.
     for (std::uint32_t bits = 0x3f800000; bits < 0x3f900000; bits += 0x1000) {
         all.push_back(std::bit_cast<float>(bits - 1));
         all.push_back(std::bit_cast<float>(bits));

@@ -58,7 +58,7 @@ TEST_CASE("a chain that is none is refused with what is wrong", "[training][chai
     c.stages[1].forward_time = no_number;
     CHECK(support::has(complaint_about(c), "stage 1 forward time is "));
     c.stages[1] = {};
-    c.stages[1].forward_time = 1e101;  // a sum of many would be infinite, and an optimum none
+    c.stages[1].forward_time = 1e101;  // sums of such times would overflow
     CHECK(support::has(complaint_about(c), "stage 1 forward time is "));
     c.stages[1] = {};
     c.stages[0].backward_time = -0.5;

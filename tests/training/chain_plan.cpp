@@ -33,15 +33,15 @@ public:
     [[nodiscard]] std::size_t between(std::size_t least, std::size_t most) {
         return std::uniform_int_distribution<std::size_t>{least, most}(random_);
     }
-    // Whole times, so that sums are the same in every order.
+    // Uses integral times, so that sums do not depend on their order.
     [[nodiscard]] chain with(std::size_t stages, std::size_t largest) {
         chain c;
         c.stages.resize(stages);
-        std::size_t const scratch = largest * between(0, 6) / 2;  // from none to what outweighs all else
+        std::size_t const scratch = largest * between(0, 6) / 2;  // from none to dominating
         for (cuota::chain_stage& s : c.stages)
             s = {between(0, largest), between(0, 2 * largest), between(0, scratch),
                  between(0, scratch), double(between(0, 6)),   double(between(0, 6))};
-        if (between(0, 1) == 0)  // a gradient may be stored otherwise than its output
+        if (between(0, 1) == 0)  // a gradient's size may differ from its output's
             for (cuota::chain_stage& s : c.stages)
                 if (between(0, 1) == 0) s.gradient_bytes = between(0, 3 * largest);
         return c;
@@ -51,11 +51,11 @@ private:
     std::mt19937 random_;
 };
 
-// All memory-persistent schedules of a chain of at most five stages, one op after the other: which peaks and times are
-// to be had. Shares nothing with the plans or with simulate.
+// Enumerates all memory-persistent schedules of a chain of at most five stages, op by op, with their peaks and times. Shares no code with
+// the plans or with simulate.
 //
-// What is run without saving may be dropped by the very next op if that reads it, and else, as everything that was run
-// to save, stays until the backward run that it is for.
+// An output that was made without saving may be dropped by the next op if that op reads it. Otherwise it stays, as does every saved record,
+// until the backward run that needs it.
 class all_schedules {
 public:
     struct result {
@@ -65,7 +65,7 @@ public:
 
     explicit all_schedules(chain const& c) : chain_{c} {}
 
-    // Those that no other one beats: times grow, peaks fall.
+    // Returns the Pareto-optimal results, by increasing time and decreasing peak.
     [[nodiscard]] std::vector<result> best() {
         std::vector<std::size_t> seen(1u << 16, unlimited);
         std::vector<result> found;
@@ -73,7 +73,7 @@ public:
         while (!todo_.empty()) {
             auto const [time, peak, code] = todo_.top();
             todo_.pop();
-            if (seen[code] <= peak) continue;  // was there sooner, with less
+            if (seen[code] <= peak) continue;  // was reached earlier with no more memory
             seen[code] = peak;
             state const s = decoded(code);
             if (s.back == 0) found.push_back({peak, time});
@@ -83,11 +83,11 @@ public:
     }
 
 private:
-    using kinds = std::array<unsigned, 5>;  // of each record: none, its output, saving
+    using kinds = std::array<unsigned, 5>;  // per record: none, output, saved
     struct state {
         kinds kind{};
-        unsigned fresh = 0;  // 1 + the stage whose output was made by the last op
-        unsigned back = 0;   // stages to be run back
+        unsigned fresh = 0;  // 1 + the stage whose output the last op made
+        unsigned back = 0;   // stages left to run backward
     };
     using entry = std::tuple<double, std::size_t, unsigned>;
 
@@ -117,7 +117,7 @@ private:
         for (unsigned i = 0; i != s.back; ++i) {
             auto const& stage = chain_.stages[i];
             kinds after = s.kind;
-            if (s.kind[i] == 1 && s.back == i + 1) {  // the stage that reads it was run back
+            if (s.kind[i] == 1 && s.back == i + 1) {  // the stage that reads it has run backward
                 after[i] = 0;
                 push(after, peak, time, 0, s.back);
             }
@@ -250,7 +250,7 @@ TEST_CASE("a hundred stages have a plan that beats their segments", "[training][
 }
 
 TEST_CASE("a chain plan keeps what is dear to run and drops what is cheap", "[training][chain_plan]") {
-    // The second stage costs most to run again, the first least.
+    // Rerunning the second stage costs most, rerunning the first least.
     chain const c{{{4, 4, 0, 0, 1, 1}, {4, 4, 0, 0, 50, 1}, {4, 4, 0, 0, 2, 1}, {0, 4, 0, 0, 3, 1}}, 0, 0};
     CHECK(schedule_text(chain_plan(c, 36)) == "S0 S1 S2 S3 B3 B2 B1 B0");
     CHECK(schedule_text(chain_plan(c, 28)) == "F0 S1 S2 S3 B3 B2 B1 D0 S0 B0");
@@ -267,7 +267,7 @@ TEST_CASE("a room that is too small is refused with the least that would do, and
     cuota::refusal const& facts = refused.facts();
     CHECK(facts.asked == least);
     CHECK(facts.charged == least);
-    CHECK(!support::has(refused.what(), "ask for"));  // nothing smaller would be a plan
+    CHECK(!support::has(refused.what(), "ask for"));  // no smaller request would be a plan
     CHECK(facts.request.name == cuota::tag{"chain_plan"});
     CHECK(facts.request.where.line == line);
     CHECK(
@@ -309,9 +309,9 @@ TEST_CASE(
     c.stages[2].output_bytes = 1;
     c.stages[0].gradient_bytes = c.stages[1].gradient_bytes = 0;
     c.stages[2].gradient_bytes = 1000;
-    c.stages[3].backward_scratch = 150;  // else the output of stage 1 were kept beside it
+    c.stages[3].backward_scratch = 150;  // so large that stage 1's output cannot be kept
 
-    // Stages 0 and 1 are run again while 1000 bytes of gradient wait, before stage 2 is run back.
+    // Stages 0 and 1 run again, before B2, while 1000 bytes of gradient wait.
     CHECK(cuota::least_chain_bytes(c) == 1200);
     CHECK(simulate(c, cuota::chain_plan(c, 1200)).peak == 1200);
     CHECK_THROWS_AS(cuota::chain_plan(c, 1199), cuota::out_of_memory);

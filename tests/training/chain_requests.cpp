@@ -23,7 +23,7 @@ using support::number_chain;
 
 namespace {
 
-/// The most that is alive at once, by hand.
+/// Returns the maximum of live bytes, by summation.
 [[nodiscard]] std::size_t most_alive(std::vector<cuota::lifetime> const& requests, std::size_t granule) {
     std::size_t most = 0;
     for (cuota::lifetime const& at : requests) {
@@ -90,7 +90,7 @@ TEST_CASE("a chain runs from one slab that was charged before it ran, every requ
                     CHECK(net.sums() == right);
                 }
             }
-            CHECK(account.now().peak == charged);  // no request went elsewhere
+            CHECK(account.now().peak == charged);  // no request was served elsewhere
             CHECK(memory.planned().lower_bound == simulate(sizes.rounded_to(256), plan).peak);
             without_waste += slab == memory.planned().lower_bound;
             ++plans;
@@ -102,6 +102,6 @@ TEST_CASE("a chain runs from one slab that was charged before it ran, every requ
 TEST_CASE("requests are of a schedule", "[training][chain_requests]") {
     cuota::chain sizes;
     sizes.stages.resize(2);
-    CHECK(chain_requests(sizes, cuota::store_all_plan(sizes)).empty());  // all of no size
+    CHECK(chain_requests(sizes, cuota::store_all_plan(sizes)).empty());  // all sizes are 0
     CHECK_THROWS_AS(chain_requests(sizes, {}), cuota::misuse);
 }

@@ -18,7 +18,7 @@ using cuota::simulate;
 
 namespace {
 
-// "F0 S1 B1": the inverse of schedule_text.
+// Parses "F0 S1 B1": the inverse of schedule_text.
 [[nodiscard]] chain_schedule schedule_of(std::string const& text) {
     chain_schedule schedule;
     for (std::size_t at = 0; at < text.size(); ++at)
@@ -29,7 +29,7 @@ namespace {
     return schedule;
 }
 
-// Sizes that tell in every sum which of them it holds.
+// Sizes for which each sum identifies its terms.
 [[nodiscard]] chain three_stages() {
     return {{{1, 10, 100, 1000, 1, 2}, {2, 20, 200, 2000, 4, 8}, {4, 40, 400, 4000, 16, 32}}, 0, 0};
 }
@@ -39,7 +39,7 @@ namespace {
         .what();
 }
 
-// Three stages of 10 bytes and 10 units of time a run; what goes to the host takes 3 a byte, what comes back 5.
+// Three stages of 10 bytes that run for 10 time units; an offload takes 3 units per byte, a fetch 5.
 [[nodiscard]] chain with_links() {
     return {{{10, 0, 0, 0, 10, 10}, {10, 0, 0, 0, 10, 10}, {10, 0, 0, 0, 10, 10}}, 3, 5};
 }
@@ -54,7 +54,7 @@ TEST_CASE("a schedule reads as its letters", "[training][chain_simulation]") {
 
 TEST_CASE("keeping everything peaks where the sums by hand do", "[training][chain_simulation]") {
     chain_run const run = simulate(three_stages(), schedule_of("S0 S1 S2 B2 B1 B0"));
-    // B2: all records, the gradient of stage 1, its scratch.
+    // B2 holds all records, the gradient of stage 1 and scratch.
     CHECK(run.peak == 11 + 22 + 44 + 2 + 4000);
     CHECK(run.peak_op == 3);
     CHECK(run.time == 63);
@@ -109,9 +109,9 @@ TEST_CASE("a record on the host is off the device, from the offload to the fetch
 }
 
 TEST_CASE("copies run beside what is computed, each link on its own", "[training][chain_simulation]") {
-    // O0 from 10 (its record is made, the op S1 before it need not be over) to 40; I0 from 40 to 90; B1 waits for it.
+    // O0 runs from 10, when its record exists (S1 before it need not have finished), to 40; I0 from 40 to 90; B1 waits for I0.
     CHECK(simulate(with_links(), schedule_of("S0 S1 O0 S2 I0 B2 B1 B0")).time == 90 + 20);
-    // Cheaper links: O0 is over at 11, but I0 starts with B2 at 30, which stands before it, and is over at 35.
+    // Cheaper links: O0 ends at 11, but I0 starts with B2, the op before it, at 30 and ends at 35.
     chain c = with_links();
     c.offload_time_per_byte = 0.1;
     c.fetch_time_per_byte = 0.5;
@@ -120,7 +120,7 @@ TEST_CASE("copies run beside what is computed, each link on its own", "[training
     CHECK(simulate(c, schedule_of("S0 S1 O0 S2 B2 I0 B1 B0")).time == 65);
     CHECK(simulate(c, schedule_of("S0 S1 O0 S2 I0 B2 B1 B0")).time == 60);  // from 20 to 35
     c.fetch_time_per_byte = 0.5;
-    c.offload_time_per_byte = 2.5;  // O0 from 10 to 35: I0 waits for it, not for B2
+    c.offload_time_per_byte = 2.5;  // O0 from 10 to 35: I0 waits for O0, not for B2
     CHECK(simulate(c, schedule_of("S0 S1 O0 S2 B2 I0 B1 B0")).time == 60);
     c.offload_time_per_byte = 4;  // O0 from 10 to 50, I0 to 55, B1 and B0 to 75
     CHECK(simulate(c, schedule_of("S0 S1 O0 S2 B2 I0 B1 B0")).time == 75);
@@ -135,10 +135,10 @@ TEST_CASE("each link takes one copy after the other", "[training][chain_simulati
     CHECK(simulate(c, both).time == 110);
     CHECK(simulate(c, both).compute_time == 80);
     CHECK(simulate(c, both).host_peak == 20);
-    // A forward run waits for a fetched input: O0 10..30, I0 30..50, S1 then.
+    // A forward run waits for a fetched input: O0 10..30, I0 30..50, then S1.
     c.stages.resize(2);
     CHECK(simulate(c, schedule_of("S0 O0 I0 S1 B1 B0")).time == 80);
-    // And backward for its own record.
+    // A backward run waits for its own record.
     CHECK(simulate(c, schedule_of("S0 S1 O1 I1 B1 B0")).time == 60 + 20);
 }
 

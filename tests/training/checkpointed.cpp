@@ -37,7 +37,7 @@ namespace {
 using budgeted_device = cuota::budgeted<cuota::device_memory>;
 using budgeted_pinned = cuota::budgeted<cuota::pinned_memory>;
 
-/// A chain with its gradients as they are when everything is kept.
+/// A chain and its gradients when everything is kept.
 struct checkpoint_case {
     explicit checkpoint_case(std::size_t stages, unsigned seed)
         : net{support::random_number_stages(stages, seed), 300, stream},
@@ -59,7 +59,7 @@ struct checkpoint_case {
     std::vector<word> right;
 };
 
-/// Plans of every kind: those that the chain has at rooms from the least to all it can use.
+/// Calls f with plans of every kind, for limits from the minimum to all that the chain can use.
 void for_each_checkpoint_plan(checkpoint_case const& c, std::function<void(chain_schedule const&)> const& f) {
     f(cuota::store_all_plan(c.sizes));
     f(cuota::sqrt_plan(c.sizes));
@@ -69,7 +69,7 @@ void for_each_checkpoint_plan(checkpoint_case const& c, std::function<void(chain
     for (std::size_t i = 0; i <= 6; ++i) {
         try {
             f(cuota::offload_plan(c.sizes, least + (most - least) * i / 6));
-        } catch (cuota::out_of_memory const&) {}  // that little does not do without recomputation
+        } catch (cuota::out_of_memory const&) {}  // the limit requires recomputation
     }
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("one executor runs step after step, and each step's seed is its own",
             for (std::size_t i = 0; i != sums.size(); ++i) sums[i] -= kept[step - 1][i];
         return sums;
     };
-    CHECK(added(0) == added(1));  // the same seed: the same step
+    CHECK(added(0) == added(1));  // the same seed gives the same step
     CHECK(added(2) == added(3));
     CHECK(added(1) != added(2));
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The executor of chains where calls are counted, calls fail, and there is more than one device.
+// The executor of chains: its calls, failing calls, and several devices.
 #include <cuota/training/checkpointed.hpp>
 
 #include <cstdint>
@@ -32,7 +32,7 @@ namespace simulator = cuota::simulator;
 
 namespace {
 
-/// Five stages of which the first goes to the host while others run, and comes back while others run.
+/// Returns a schedule of five stages that offloads and fetches the first one while others run.
 [[nodiscard]] chain_schedule one_stage_away() {
     return {{chain_act::forward_saving, 0}, {chain_act::forward_saving, 1}, {chain_act::offload, 0},
             {chain_act::forward_saving, 2}, {chain_act::forward_saving, 3}, {chain_act::forward_saving, 4},
@@ -65,7 +65,7 @@ TEST_CASE("a stream of stages waits for a copy only where the record is used, an
     number_chain net{five_stages(), 300, stream};
     auto stages = net.stages();
     std::optional<calls_since> waits;
-    std::vector<std::uint64_t> seen;  // waits put in before each stage's run, since the one before
+    std::vector<std::uint64_t> seen;  // waits enqueued between stage runs
     for (cuota::checkpoint_stage& s : stages)
         for (auto* const f : {&s.forward, &s.backward})
             *f = [&, inside = *f](cuota::stage_run const& run) {
@@ -87,8 +87,8 @@ TEST_CASE("a stream of stages waits for a copy only where the record is used, an
     CHECK(host_waits.count() + device_waits.count() + event_waits.count() == 0);
     CHECK(allocations.count() + host_allocations.count() + events.count() + streams.count() == 0);
     REQUIRE(seen.size() == 10);
-    // Stages 0 to 4, then 4 to 0. The copy away waits for stage 1, and is told that its place was read; the copy back waits
-    // for the one away; stage 1 waits for the copy back.
+    // Stages run forward from 0 to 4, then backward from 4 to 0. The offload waits for stage 1 and for earlier reads of its host memory;
+    // the fetch waits for the offload; the backward run of stage 1 waits for the fetch.
     CHECK(seen[1] == 0);
     CHECK(seen[2] >= 1);
     CHECK(seen[3] + seen[4] + seen[5] == 0);

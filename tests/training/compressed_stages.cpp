@@ -25,7 +25,7 @@ using cuota::device_span;
 
 namespace {
 
-/// out = in * w + noise of index and stage, by way of scratch: what a stage finds there it has put there.
+/// Computes out = in * w + noise of index and stage, through scratch, which must keep the values stored there.
 struct affine_forward {
     device_span<float const> in;
     device_span<float> out, scratch;
@@ -36,7 +36,7 @@ struct affine_forward {
         out[i] = scratch[i] + 0.001f * static_cast<float>((i + 1) * (2 * stage + 2654435761u) % 1000);
     }
 };
-/// The gradient of the sum of squares of the last output, through a chain of those.
+/// Computes the gradients of the sum of squares of the last output, backward through such stages.
 struct affine_backward {
     device_span<float const> in, out, gradient;
     device_span<float> next, sums;
@@ -53,7 +53,7 @@ struct affine_backward {
     }
 };
 
-/// Stages over `count` floats, each with one weight, whose gradients go to `sums`.
+/// Stages over `count` floats with one weight each, whose gradients go to `sums`.
 class affine_chain {
 public:
     affine_chain(std::size_t stages, std::size_t count, cuota::stream_ref s)
@@ -139,7 +139,7 @@ TEST_CASE("a chain with compressed outputs has nearly the gradients of one witho
     CHECK(account.now().peak * 2 < store_all_peak(plain));
     bool differs = false;
     for (std::size_t i = 0; i != exact.size(); ++i) {
-        // 40 roundings of at most half a part in 127 each, which mostly cancel out.
+        // 40 roundings by at most 1/254 each, which mostly cancel.
         CHECK(std::abs(found[i] - exact[i]) <= 0.02f * std::abs(exact[i]));
         differs = differs || found[i] != exact[i];
     }
@@ -162,7 +162,7 @@ TEST_CASE("compressed stages have the same gradients under every plan",
 TEST_CASE("an output that is represented exactly is compressed without loss",
           "[training][compressed_stages][gpu]") {
     cuota::stream const stream;
-    std::size_t const n = 300;  // more than a block, and no multiple of one
+    std::size_t const n = 300;  // more than one block, not a multiple of one
     cuota::device_buffer<float> forward_saw{n, stream, cuota::device_memory{}},
         backward_saw{n, stream, cuota::device_memory{}}, result_saw{n, stream, cuota::device_memory{}};
     std::vector<cuota::checkpoint_stage> stages(2);
@@ -203,7 +203,7 @@ TEST_CASE("what is not floats is not compressed, and what lacks a function stays
     auto const refused = support::thrown<cuota::misuse>([&] { (void)compressed_stages(stages); });
     CHECK(support::has(refused.what(), "the output of stage 1 has 6 bytes"));
     stages[1].output_bytes = 8;
-    stages[2].output_bytes = 6;  // the last stage's is left as it is
+    stages[2].output_bytes = 6;  // the last stage's output is not compressed
     auto const packed = compressed_stages(stages);
     CHECK(packed[2].output_bytes == 6);
     CHECK_FALSE(packed[1].forward);

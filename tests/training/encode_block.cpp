@@ -62,7 +62,7 @@ coded coded_on_device(std::vector<T> const& host, std::size_t begin, std::size_t
     coded all{std::vector<signed_code::type>(codes.size()), std::vector<float>(blocks)};
     codes.read(std::as_writable_bytes(std::span{all.codes}), s);
     steps.read(std::as_writable_bytes(std::span{all.steps}), s);
-    CHECK(all.codes.back() == 0x77);  // nothing beside them
+    CHECK(all.codes.back() == 0x77);  // nothing is written beside the codes
     if (codes_at != 0) CHECK(all.codes[codes_at - 1] == 0x77);
     all.codes.pop_back();
     all.codes.erase(all.codes.begin(), all.codes.begin() + static_cast<std::ptrdiff_t>(codes_at));

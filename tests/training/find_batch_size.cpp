@@ -35,7 +35,7 @@ using cuota::find_batch_size;
 using cuota::footprint;
 using namespace cuota::literals;
 
-// A step that fits when `fits` says so, and what was tried of it.
+// A step that fits if `fits` returns true; records its calls.
 struct batch_oracle {
     std::function<bool(std::size_t)> fits;
     std::vector<cuota::tried_batch> asked{};
@@ -56,13 +56,13 @@ struct batch_oracle {
     }
 };
 
-// The number that the documentation names.
+// Returns the documented maximum of tries.
 std::size_t most_tries(batch_search_options const& o) {
     std::size_t const width = std::size_t(std::bit_width(o.largest / o.multiple_of));
     return 2 * width + 1 + (o.margin > 0 ? width : 0);
 }
 
-// True when the search kept its promises with this oracle. found: nothing when the smallest was refused.
+// Returns whether the search kept its guarantees with this oracle. `found` is empty if the smallest size was refused.
 bool keeps_promises(batch_oracle& step, batch_search_options const& o, std::optional<batch_search>& found) {
     std::size_t const least = (o.smallest + o.multiple_of - 1) / o.multiple_of * o.multiple_of;
     try {
@@ -225,14 +225,14 @@ TEST_CASE("a step that is right at once is tried once", "[training][find_batch_s
     CHECK(found.planned->batch == 128);
     CHECK(found.text() == "a batch of 128 fits (128 was planned): 1 try");
 
-    needs = 9;  // more than the plan says
+    needs = 9;  // more than planned
     auto const less = find_batch_size(step, options);
     CHECK(less.batch == 100);
     CHECK(less.tries() <= 1 + 8);
     CHECK(less.text() == "a batch of 100 fits (128 was planned), 101 was refused: " +
                              std::to_string(less.tries()) + " tries");
 
-    needs = 1;  // less: the plan is taken at its word
+    needs = 1;  // less: the planned size is not exceeded
     CHECK(find_batch_size(step, options).batch == 128);
 }
 
@@ -350,7 +350,7 @@ TEST_CASE("what a pool keeps free is not left behind, and is the next try's",
     auto const first = find_batch_size(step, options);
     CHECK(first.batch <= 60);
     CHECK(first.batch >= 50);
-    CHECK(account.held() > 30_MiB);  // by the pool
+    CHECK(account.held() > 30_MiB);  // held by the pool
     auto const again = find_batch_size(step, options);
     CHECK(again.batch == first.batch);
     CHECK(again.tries() == first.tries());
@@ -375,7 +375,7 @@ TEST_CASE("a search that cannot be is refused by its own numbers", "[training][f
     CHECK(find_batch_size(step, {.largest = cuota::unlimited, .margin = 1e-17}).batch < cuota::unlimited);
 }
 
-// What each of the ranks ends with: a size, or what it threw.
+// Returns each rank's size or failure.
 template <class Run>
 std::vector<std::string> ends_of_ranks(std::size_t ranks, Run run) {
     cuota::thread_ranks const group{ranks, std::chrono::hours{1}};
@@ -421,7 +421,7 @@ TEST_CASE("ranks find one size, that of the one with the least room", "[training
         auto const ends = ends_of_ranks(3, [&](std::size_t rank, cuota::agreement& mine) {
             auto const plan = footprint::with_granule(1).per_sample<char>("x", 1);
             batch_search_options o{.smallest = rank + 1, .largest = 600 - rank};
-            if (is_planned && rank != 2) o.plan = &plan;  // one that has none follows
+            if (is_planned && rank != 2) o.plan = &plan;  // a rank without a plan follows the others
             return found_by(mine, 300 + 50 * ((rank + 1) % 3), o, &tried[rank]);
         });
         CHECK(ends == all_ends{"300", "300", "300"});

@@ -40,7 +40,7 @@ static_assert(!std::is_copy_constructible_v<buckets>);
 
 std::vector<std::size_t> const counts{5, 1000, 1, 300, 64};
 
-// Ranks that sum gradients, in a step that `backward(rank, step, buckets, gradients)` makes.
+// Sums gradients on several ranks; each runs its steps in `backward(rank, agreement, buckets, gradients)`.
 template <class Backward>
 std::vector<ended_rank> sum_on_ranks(std::size_t ranks, bucket_options const& options, Backward backward) {
     auto const board = std::make_shared<support::sum_board>(ranks);
@@ -107,7 +107,7 @@ TEST_CASE("buckets serve step after step", "[training][gradient_buckets]") {
 }
 
 TEST_CASE("a bucket is summed while the backward run goes on", "[training][gradient_buckets]") {
-    // Each rank goes on only once the first bucket's sum is known to have begun everywhere.
+    // Each rank continues only when the sum of the first bucket has begun on all ranks.
     auto const board = std::make_shared<support::sum_board>(2);
     auto const ends = support::run_rank_threads(2, 1h, [&](std::size_t r, agreement& mine, ended_rank& end) {
         buckets sums{thread_sums{board, r, 1h}, counts, {.bytes = 20}};
@@ -188,7 +188,7 @@ TEST_CASE("a rank that does not come to a sum is named when the deadline is over
             sums.reduce(mine, [&] { make_all(sums, gradients); });
         } catch (cuota::rank_gone const&) {
             (void)support::thrown<cuota::misuse>(
-                [&] { sums.reduce(mine, [] {}); });  // the link has failed for good
+                [&] { sums.reduce(mine, [] {}); });  // the link has failed permanently
             throw;
         }
     });

@@ -32,10 +32,10 @@ using support::gradient_set;
 using support::thread_sums;
 using namespace std::chrono_literals;
 
-constexpr auto never = 5min;  // a rank that is left waiting is one that finds another gone
+constexpr auto never = 5min;  // a rank that hangs ends with rank_gone
 std::vector<std::size_t> const counts{5, 200, 64};
 
-// The only rank's sums, on the device: what is there already.
+// Sums on the device for a single rank: leaves the memory unchanged.
 class own_sums {
 public:
     static constexpr bool on_device = true;
@@ -53,7 +53,7 @@ private:
     std::uint64_t begun_ = 0;
 };
 
-// Buckets that are made, on all ranks or none, used for a step, and ended.
+// Creates buckets on all ranks or none, uses them for one step, and destroys them.
 template <class Link>
 void sum_on(Link link, cuota::any_resource memory, agreement& ranks, gradient_set& gradients) {
     using buckets = cuota::gradient_buckets<Link>;
@@ -76,7 +76,7 @@ std::vector<std::vector<float>> sums_alone(Link link, cuota::any_resource memory
     return gradients.values();
 }
 
-// Three ranks, and what each threw.
+// Runs three ranks and stores the exception of each.
 struct three_ranks {
     std::vector<std::unique_ptr<gradient_set>> gradients{3};
     std::vector<support::ended_rank> ends{};
@@ -99,7 +99,7 @@ struct three_ranks {
             REQUIRE(gradients[r]->values() == support::sums_of_ranks(3, counts));
         }
     }
-    // The rank that has an error of its own; 3: none.
+    // Returns the rank that failed with an error of its own; 3 if none did.
     [[nodiscard]] std::size_t struck() const {
         auto const is_its_own = [](support::ended_rank const& end) {
             return !end.text.empty() && !support::has(end.text, "rank_gone") &&

@@ -24,8 +24,8 @@ static_assert(std::is_trivially_copyable_v<loss_scaler>);
 
 namespace {
 
-// Written from the paper and torch's documentation, without a look at loss_scaler: what each call leaves, and which calls
-// are errors, as a table.
+// A table of the state after each call and of the calls that are errors, written from the paper and torch's documentation, independently of
+// loss_scaler.
 struct plain_scaler {
     float scale, floor, ceiling;
     double up, down;
@@ -34,7 +34,7 @@ struct plain_scaler {
     char state = 'R';  // READY, UNSCALED, STEPPED
     bool overflow = false;
 
-    // 'u'nscale, 's'tep, 'e'nd of a step, 'b'oth. False: an error.
+    // Calls: 'u'nscale, 's'tep, 'e'nd of a step, 'b'oth. Returns false for an error.
     bool call(char what, bool bad) {
         static std::string const allowed = "Ru Rs Rb Us Ub Se";
         if (allowed.find(std::string{state} + what) == std::string::npos) return false;
@@ -63,7 +63,7 @@ struct plain_scaler {
     }
 };
 
-// True when the call threw. `taken` is what it said of the step.
+// Returns whether the call threw. Stores its result in `taken`.
 bool throws_misuse(loss_scaler& s, char what, bool bad, bool& taken) {
     try {
         if (what == 'u') {
@@ -109,7 +109,7 @@ TEST_CASE("torch's own numbers come out", "[training][loss_scaler]") {
     CHECK_FALSE(s.update(true));
     CHECK(s.scale() == 2);
     CHECK(s.update(false));
-    CHECK_FALSE(s.update(true));  // begins the count anew
+    CHECK_FALSE(s.update(true));  // resets the count
     CHECK(s.update(false));
     CHECK(s.scale() == 1);
     CHECK(s.update(false));
@@ -149,7 +149,7 @@ TEST_CASE("calls out of turn are refused and change nothing", "[training][loss_s
     CHECK(has(thrown<cuota::misuse>([&] { (void)s.step(true); }).what(), "a second step"));
     CHECK(has(thrown<cuota::misuse>([&] { (void)s.update(true); }).what(), "a second step"));
     CHECK(s.scale() == 8);
-    s.update();  // what was decided first counts
+    s.update();  // the first decision counts
     CHECK(s.scale() == 16);
     CHECK(s.phase() == scaling_phase::idle);
     CHECK(s.unscale() == 1.0 / 16);
@@ -173,7 +173,7 @@ TEST_CASE("a million random sequences of calls do what a plain state machine doe
         unsigned const calls = 1 + below(12);
         for (unsigned i = 0; i != calls; ++i) {
             bool const bad = below(3) == 0;
-            // Mostly what comes next; an exception costs more than all else here.
+            // Mostly valid calls, since exceptions dominate the cost.
             char const next = plain.state == 'S'   ? 'e'
                               : plain.state == 'U' ? "sb"[below(2)]
                                                    : "usb"[below(3)];

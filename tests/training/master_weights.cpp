@@ -74,7 +74,7 @@ TEMPLATE_TEST_CASE("updates that 16 bits would lose add up in the masters", "[tr
         add_to(w, 0x1p-13f, s);
         w.refresh(s);
     }
-    // Each of them is less than half a step of either type at 1.
+    // Each update is less than half the spacing of either type at 1.
     CHECK(floats_there(w.read(s), s) == std::vector<float>(3, 1 + 0x1p-8f));
     CHECK(floats_there(w.working(s), s) == std::vector<float>(3, static_cast<float>(TestType{1 + 0x1p-8f})));
 }

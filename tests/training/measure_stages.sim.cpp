@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Times of stages whose kernels and copies take what the simulator is told: a time that was measured is that at least.
+// The kernel and copy times set in the simulator are lower bounds of measured times.
 #include <cuota/training/measure_stages.hpp>
 
 #include <chrono>
@@ -29,7 +29,7 @@ struct nothing {
     CUOTA_KERNEL void operator()(std::size_t) const {}
 };
 
-/// Kernels under names of their own, one a call.
+/// Each call launches one kernel with a name of its own.
 [[nodiscard]] std::vector<cuota::checkpoint_stage> timed_stages(std::size_t& calls) {
     static constexpr char const* names[][2] = {{"first forward", "first backward"},
                                                {"second forward", "second backward"}};
@@ -65,7 +65,7 @@ TEST_CASE("measured times are those of the stages and of the link", "[training][
 
     CHECK(calls == 2 * (3 + 1));
     REQUIRE(measured.stages.size() == 2);
-    double const clock = 1e-6;  // of events
+    double const clock = 1e-6;  // resolution of events
     CHECK(measured.stages[0].forward_time >= 1e-3 - clock);
     CHECK(measured.stages[0].backward_time >= 2e-3 - clock);
     CHECK(measured.stages[1].forward_time >= 3e-3 - clock);

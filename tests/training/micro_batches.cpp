@@ -27,7 +27,7 @@ static_assert(micro_batches{cuota::unlimited, cuota::unlimited}.size() == 1);
 static_assert(micro_batches{cuota::unlimited, 2}[cuota::unlimited / 2].count == 1);
 static_assert(micro_batches{cuota::unlimited, 2}[cuota::unlimited / 2].is_last());
 
-// A line through points: two weights, and the gradients of the mean of squared errors, halved.
+// Gradients of the two weights of a line through points, for half the mean squared error.
 template <class T>
 struct line_gradient {
     T slope{};
@@ -35,7 +35,7 @@ struct line_gradient {
     friend bool operator==(line_gradient const&, line_gradient const&) = default;
 };
 
-// Every sum over some of these samples divides by every count up to 12.
+// Scale that makes every sum divisible by all counts up to 12.
 constexpr std::int64_t all_counts = 27'720;
 
 template <class T>
@@ -153,7 +153,7 @@ TEST_CASE("accumulated gradients are the full batch's up to rounding", "[trainin
         }
 }
 
-// The loop of a tutorial: gradients are set to zero in every part, and only the first parameter's is divided.
+// A tutorial's loop: sets the gradients to zero in every part, and divides only the first parameter's.
 line_gradient<double> zeroed_in_every_part(std::size_t n, std::size_t micro) {
     line_gradient<double> gradient;
     auto const steps = static_cast<double>(n / micro);
@@ -166,8 +166,8 @@ line_gradient<double> zeroed_in_every_part(std::size_t n, std::size_t micro) {
     return gradient;
 }
 
-// The loop of another: an optimiser step after every `steps` parts, each part divided by `steps`. What the optimiser
-// has seen of these samples when they are over: what came after its last step is for another epoch, or for nobody.
+// Another tutorial's loop: an optimizer step after every `steps` parts, each divided by `steps`. Returns the sum that the optimizer
+// received from these samples; parts after its last step go to another epoch or are lost.
 line_gradient<double> stepped_by_count(std::size_t n, std::size_t micro, std::size_t steps) {
     line_gradient<double> gradient;
     line_gradient<double> seen;
@@ -190,9 +190,9 @@ TEST_CASE("the loops that are copied most do not train on the full batch's gradi
     auto const full = mean_over<double>(0, 32, 1);
     CHECK(!is_close(zeroed_in_every_part(32, 8), full));
 
-    CHECK(is_close(stepped_by_count(32, 8, 4), full));  // right when all divides
+    CHECK(is_close(stepped_by_count(32, 8, 4), full));  // right if everything divides evenly
     auto const ragged = mean_over<double>(0, 30, 1);
-    CHECK(!is_close(stepped_by_count(30, 8, 4), ragged));  // the last part weighs too much
+    CHECK(!is_close(stepped_by_count(30, 8, 4), ragged));  // the last part has too much weight
     CHECK(!is_close(stepped_by_count(40, 8, 4), mean_over<double>(0, 40, 1)));  // the last window is dropped
     CHECK(is_close(accumulated(30, 8), ragged));
     CHECK(is_close(accumulated(40, 8), mean_over<double>(0, 40, 1)));

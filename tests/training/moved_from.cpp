@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The rule of docs/lifetimes.md for every public class: a handle stays valid, a container is empty, any other owner refuses.
-// A class of fwd.hpp stands in one of the lists here, or in a test beside the library that it needs: lint.moved_from.
+// The rule of docs/lifetimes.md for moved-from objects of every public class: a handle stays valid, a container is empty, any other owner
+// refuses. The lint moved_from requires each class of fwd.hpp in a list here, or in a test beside the library that it needs.
 
 #include <cuota/all.hpp>
 
@@ -25,7 +25,7 @@ using support::captured_errors;
 using support::has;
 using support::thrown;
 
-// ---- Values without anything to give back: a move is a copy of their bytes.
+// ---- Values that own nothing: a move copies their bytes.
 template <class... T>
 constexpr bool are_plain = (std::is_trivially_copyable_v<T> && ...);
 static_assert(
@@ -36,21 +36,21 @@ static_assert(
               cuota::sequential_sampler, cuota::shuffle_sampler, cuota::block_shuffle_sampler,
               cuota::stage_run, cuota::loss_scaler, cuota::micro_batches>);
 
-// ---- What is not moved at all.
+// ---- Classes that cannot be moved.
 template <class... T>
 constexpr bool stay = (!std::is_move_constructible_v<T> && ...);
 static_assert(stay<cuota::nvml, cuota::resource_ref, cuota::growth_check, cuota::pool_step, cuota::frame,
                    cuota::scoped_pool, cuota::step_plan, cuota::pipeline, cuota::checkpointed,
                    cuota::live_view, cuota::refusal_log>);
 
-// ---- Errors: what() and the facts of one that was moved from are still there.
+// ---- Errors: a moved-from one still has what() and its facts.
 template <class... T>
 constexpr bool are_copied = (std::is_nothrow_copy_constructible_v<T> && ...);
 static_assert(are_copied<cuota::cuda_error, cuota::out_of_memory, cuota::budget_exceeded, cuota::misuse,
                          cuota::data_error, cuota::kernel_overflow, cuota::placement_refused,
                          cuota::rank_gone, cuota::sample_too_long>);
 
-/// Moves one object around and looks at each step. `make()` returns a new one, `use(x)` throws where x is not whole.
+/// Moves an object around: `make()` returns a new object, `use(x)` throws if x is not intact, and `left(x)` checks a moved-from object.
 template <class Make, class Use, class Left>
 void walk(Make const& make, Use const& use, Left const& left) {
     auto first = make();
@@ -67,19 +67,19 @@ void walk(Make const& make, Use const& use, Left const& left) {
         object& itself = third;
         third = std::move(itself);
         use(third);
-        first = std::move(third);  // one that was moved from may be assigned to
+        first = std::move(third);  // a moved-from object can be assigned to
         use(first);
         left(third);
     }
 }
 
-/// A handle: one that was moved from is as good as the other.
+/// Checks a handle: a moved-from one remains usable.
 template <class Make, class Use>
 void stays_valid(Make const& make, Use const& use) {
     walk(make, use, [&](auto& x) { use(x); });
 }
 
-/// An owner: every use of one that was moved from is misuse, which says of what.
+/// Checks an owner: every use of a moved-from one is misuse, and the message names the class.
 template <class Make, class Use>
 void refuses(std::string const& what, Make const& make, Use const& use) {
     walk(make, use, [&](auto& x) {
@@ -237,7 +237,7 @@ TEST_CASE("a handle that was moved from is still valid", "[training][moved_from]
                 return cuota::fence_broken{"memory", std::vector<cuota::fence_damage>(1)};
             },
             [&](cuota::fence_broken& e) { REQUIRE(e.damage().size() == 1); });
-        // The text of those that derive from the standard library's is empty, as that library leaves it.
+        // Texts of classes derived from the standard library's are empty, as that library leaves them.
         walk([] { return cuota::misuse{"for a test"}; }, says, [](cuota::misuse& e) { (void)e.what(); });
     }
     SECTION("values made of the standard library's: as good as new") {
@@ -314,7 +314,7 @@ TEST_CASE("a container that was moved from has no elements", "[training][moved_f
     walk([&] { return ring.acquire(); }, [](auto& slot) { REQUIRE(slot.bytes().size() == 1024); },
          [&](auto& slot) {
              CHECK(slot.bytes().empty());
-             CHECK(ring.try_acquire());  // it holds none
+             CHECK(ring.try_acquire());  // the moved-from lease holds no slot
          });
     walk([&] { return dense.read(s); }, is_whole, [](auto& lease) { CHECK(lease.size() == 0); });
     static_assert(std::is_same_v<decltype(dense.read(s)), cuota::lease<float const>>);
@@ -437,7 +437,7 @@ TEST_CASE("any other owner that was moved from refuses every use by its name", "
             [](cuota::cached_loader& x) { CHECK_THROWS_AS((void)x.loader.size(), cuota::misuse); });
     }
     SECTION("agreement") {
-        // Its message names the question, and says that the rank takes no part.
+        // The message names the question and states that the rank does not take part.
         walk([] { return cuota::agreement{}; },
              [](cuota::agreement& x) { REQUIRE(x.all(true, "a question")); },
              [](cuota::agreement& x) { CHECK_THROWS_AS(x.all(true, "a question"), cuota::misuse); });
@@ -463,7 +463,7 @@ TEST_CASE("what has nothing but an end goes on in its new owner, and ends once",
     int const before = calls;
     whole.charge(60);
     whole.refund(60);
-    CHECK(calls == before);  // none is left
+    CHECK(calls == before);  // no watch is left
 
     std::size_t cached = 0;
     {
@@ -477,7 +477,7 @@ TEST_CASE("what has nothing but an end goes on in its new owner, and ends once",
         auto const gives = [&](cuota::reclaimer&) {
             cached = 50;
             whole.charge(50);
-            whole.charge(80);  // needs the cache's 50
+            whole.charge(80);  // reclaims the cache's 50
             REQUIRE(cached == 0);
             whole.refund(80);
         };
@@ -489,7 +489,7 @@ TEST_CASE("what has nothing but an end goes on in its new owner, and ends once",
         cuota::step_scope first = plan.begin();
         cuota::step_scope second{std::move(first)};
         CHECK(second.is_recorded());
-        CHECK(!first.is_recorded());  // no step
+        CHECK(!first.is_recorded());  // has no step
         auto& itself = second;
         second = std::move(itself);
         CHECK(second.is_recorded());

@@ -69,7 +69,7 @@ TEMPLATE_TEST_CASE("one number that is not finite is found wherever it is",
                 values[at] = bad;
                 auto const spoilt = on.of<TestType>(values);
                 on.check.look(on.s, spoilt.read(on.s));
-                on.check.look(on.s, good.read(on.s));  // does not take the flag down
+                on.check.look(on.s, good.read(on.s));  // does not clear the flag
                 CHECK(on.check.found(on.s));
                 CHECK(on.check.found(on.s));
                 on.check.reset(on.s);

@@ -47,7 +47,7 @@ private:
     std::mt19937 random_;
 };
 
-// Every set of stages that may be away, each back before every backward run that may be.
+// Enumerates every set of stages to offload, with every backward run before which each may be fetched.
 class all_offloads {
 public:
     explicit all_offloads(chain const& c) : chain_{c}, back_(c.stages.size(), staying) {}
@@ -148,7 +148,7 @@ TEST_CASE("an offload plan is nearly always the best of all sets and moments", "
 }
 
 TEST_CASE("records come back beside computation where the room allows", "[training][offload_plan]") {
-    // Six equal stages of 10 bytes; a copy back takes half as long again as a backward run.
+    // Six equal stages of 10 bytes; a fetch takes 1.5 times as long as a backward run.
     chain const c{std::vector<cuota::chain_stage>(6, {1, 9, 0, 0, 10, 20}), 1, 3};
     CHECK(least_offload_bytes(c) == 22);  // two records, two gradients
     chain_run const tight = simulate(c, offload_plan(c, 22));
@@ -157,7 +157,7 @@ TEST_CASE("records come back beside computation where the room allows", "[traini
     CHECK(tight.time > tight.compute_time);
     CHECK(schedule_text(offload_plan(c, 22)) ==
           "S0 S1 O0 S2 O1 S3 O2 S4 O3 S5 B5 I3 B4 I2 B3 I1 B2 I0 B1 B0");
-    // With two records more, each is on its way back long before its turn.
+    // With memory for two more records, each fetch starts long before its record is needed.
     chain_run const roomy = simulate(c, offload_plan(c, 42));
     CHECK(roomy.time == roomy.compute_time);
     CHECK(schedule_text(offload_plan(c, 42)) == "S0 S1 O0 S2 O1 S3 S4 S5 B5 I1 B4 I0 B3 B2 B1 B0");
@@ -209,7 +209,7 @@ TEST_CASE("an offload plan refuses a room that is too small, and names the stage
     unsigned const line = __LINE__ + 1;
     auto const refused = support::thrown<cuota::out_of_memory>([&] { (void)offload_plan(c, least - 1); });
     CHECK(refused.facts().asked == least);
-    CHECK(!support::has(refused.what(), "ask for"));  // nothing smaller would be a plan
+    CHECK(!support::has(refused.what(), "ask for"));  // no smaller request would be a plan
     CHECK(refused.facts().request.name == cuota::tag{"offload_plan"});
     CHECK(refused.facts().request.where.line == line);
     CHECK(refused.facts().cause ==

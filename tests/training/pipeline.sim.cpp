@@ -37,7 +37,7 @@ TEST_CASE("a pipeline's gradients are those of one device bit for bit, and its p
             auto const waits = cuota::simulator::calls("cudaStreamSynchronize");
             auto const frees = cuota::simulator::calls("cudaFree");
             net.run(c.net->inputs(), 3);
-            // The host waits once for each block that is freed, and for nothing else.
+            // The host waits once per freed block, and for nothing else.
             CHECK(cuota::simulator::calls("cudaStreamSynchronize") - waits ==
                   cuota::simulator::calls("cudaFree") - frees);
             CHECK(c.net->sums() == sums_of_one_device(c.shape, parts, 3));
@@ -72,7 +72,7 @@ TEST_CASE("pipelines over pools serve step after step, and hold no more than one
             CHECK(c.net->sums() == sums_of_one_device(c.shape, 4, step));
         }
         for (std::size_t d = 0; d != 3; ++d) CHECK(pools[d]->stats().peak_allocated == net.peaks()[d]);
-        // No wait in between: steps overlap.
+        // No waits between steps, so that they overlap.
         c.net->clear();
         for (std::uint64_t step = 0; step != 3; ++step) net.run(c.net->inputs(), 1);
         for (std::size_t d = 0; d != 3; ++d) CHECK(pools[d]->stats().peak_allocated == net.peaks()[d]);
@@ -94,7 +94,7 @@ TEST_CASE("the host waits for nothing while a pipeline's step is enqueued", "[tr
     }
     pipeline net{c.net->stages(), c.first, 4, devices};
     {
-        support::gate const closed{c.streams[0]};  // a wait would last for ever
+        support::gate const closed{c.streams[0]};  // a wait would not return
         net.run(c.net->inputs(), 3);
         CHECK(!c.streams[2].is_idle());
     }

@@ -18,7 +18,7 @@ using cuota::pipeline_schedule;
 
 namespace {
 
-// When each act would start if all took as long, and every device did its own in order.
+// Returns the makespan if every act takes one unit of time and each device runs its acts in order.
 [[nodiscard]] std::size_t makespan_of(pipeline_schedule const& order) {
     std::map<std::size_t, std::size_t> free_at;
     std::map<std::tuple<std::size_t, std::size_t, bool>, std::size_t> over_at;

@@ -44,11 +44,11 @@ TEST_CASE("a pipeline of one device holds what the chain does that keeps everyth
 TEST_CASE("two devices hold what was added up by hand", "[training][pipeline_peaks]") {
     chain c;
     c.stages = {piped_stage(10, 1), piped_stage(20, 2), piped_stage(5, 3, 100)};
-    // One micro-batch. The first: two records (11 + 22), the copy of a gradient (20), the gradient of the first output (10).
-    // The second: a copy (20), a record (8), scratch (100).
+    // One micro-batch. First device: two records (11 + 22), the copy of a gradient (20), the gradient of the first output (10). Second
+    // device: a copy (20), a record (8), scratch (100).
     CHECK(pipeline_peaks(c, {0, 2}, 1) == std::vector<std::size_t>{63, 128});
-    // More: the first keeps two (66), with the same gradients beside. When the second runs the next micro-batch forward,
-    // the gradient of the one before it (20) has been fetched: the first device had nothing else to do.
+    // More micro-batches: the first device keeps two (66), with the same gradients. When the second runs the next micro-batch forward, the
+    // gradient of the previous one (20) has been fetched, because the first device was idle.
     CHECK(pipeline_peaks(c, {0, 2}, 2)[0] == 96);
     CHECK(pipeline_peaks(c, {0, 2}, 7)[0] == 96);
     CHECK(pipeline_peaks(c, {0, 2}, 7)[1] == pipeline_peaks(c, {0, 2}, 2)[1]);
@@ -83,7 +83,6 @@ TEST_CASE("cuts that are none, and sizes that no number holds, are misuse", "[tr
     c.stages[1].saved_bytes = cuota::unlimited / 4;
     CHECK_NOTHROW((void)pipeline_peaks(c, {0, 1}, 2));
     CHECK_THROWS_AS((void)pipeline_peaks(c, {0, 1}, 9), cuota::misuse);
-    c.stages[1].saved_bytes = c.stages[2].saved_bytes =
-        cuota::unlimited / 2 + 1;  // together they wrap around
+    c.stages[1].saved_bytes = c.stages[2].saved_bytes = cuota::unlimited / 2 + 1;  // their sum wraps around
     CHECK_THROWS_AS((void)pipeline_peaks(c, {0, 1}, 1), cuota::misuse);
 }

@@ -48,7 +48,7 @@ struct placing_case {
     return c;
 }
 
-// One way to cut, and what it costs: by definition, with no table.
+// A set of cuts and its cost, by definition, without a table.
 struct tried_cut {
     std::vector<std::size_t> cuts;
     std::size_t used = 0;
@@ -135,8 +135,7 @@ TEST_CASE("a placement is the best of all cuts, and is refused exactly when none
                 skipping += p.shares[d].count == 0 && p.shares[d + 1].count != 0;
         } catch (placement_refused const& r) {
             ++refused;
-            placing_case one =
-                c;  // all that is missing on that device does not fit unless it is all missing there
+            placing_case one = c;  // fits only if that device lacks all missing bytes
             one.devices[r.device()].room += r.facts().missing();
             wrong += missing == 0 || r.missing() != missing || r.missing_there() == 0 ||
                      r.missing_there() > missing;
@@ -158,7 +157,7 @@ TEST_CASE("with what is missing the placement fits, and with one byte less it do
         try {
             (void)place_layers(c.layers, c.devices, c.how);
         } catch (placement_refused const& r) {
-            // Somewhere among the ways to add the missing bytes there is one that fits; with one less there is none.
+            // Some distribution of the missing bytes over the devices makes the placement fit; with one byte less, none does.
             auto const fits_with = [&](std::size_t more) {
                 for (std::size_t here = 0; here <= more; ++here)
                     for (std::size_t d = 0; d != c.devices.size(); ++d)
@@ -173,7 +172,7 @@ TEST_CASE("with what is missing the placement fits, and with one byte less it do
                         }
                 return false;
             };
-            if (c.devices.size() > 2) continue;  // all ways to add to two
+            if (c.devices.size() > 2) continue;  // fits_with adds to two devices only
             ++refused;
             wrong += !fits_with(r.missing()) || fits_with(r.missing() - 1);
         }

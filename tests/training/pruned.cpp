@@ -73,7 +73,7 @@ struct pruned_scene {
     }
 };
 
-// What is kept, and what comes back, are the same as by a loop over all numbers.
+// Checks packed and unpacked values against a loop over all numbers.
 void expect_same(pruned_scene const& on, std::vector<std::uint32_t> const& dense,
                  std::vector<unsigned char> const& keep) {
     std::vector<std::uint32_t> kept;
@@ -127,7 +127,7 @@ TEST_CASE("what survives is packed in order and comes back in its place", "[trai
 
 TEST_CASE("millions of numbers are packed as well, past every level of sums", "[training][pruned][gpu]") {
     pruned_scene const on;
-    constexpr std::size_t count = (3u << 20) + 77;  // three runs of groups, and a part of one
+    constexpr std::size_t count = (3u << 20) + 77;  // three full runs of groups and a partial one
     std::mt19937 random{6};
     std::vector<unsigned char> keep(count);
     for (auto& k : keep) k = random() % 3 == 0;
@@ -241,7 +241,7 @@ TEST_CASE("it takes what was said, and a refusal at any size leaves nothing", "[
         } else {
             auto const p = pruned<float>::pack(on.s, from.read(on.s), 0.5f, memory);
             CHECK(p.survivors() == 3334);
-            CHECK(b.held() == needed);  // the scratch is gone
+            CHECK(b.held() == needed);  // the scratch is freed
             CHECK(on.unpacked(p) == dense);
         }
         CHECK(b.held() == 0);

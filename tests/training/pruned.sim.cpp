@@ -27,7 +27,7 @@ TEST_CASE("a pack in which any call of CUDA's fails leaves nothing behind, and t
         auto const p = pack();
         CHECK(p.survivors() == 715);
     });
-    CHECK(seen.thrown >= 20);  // three allocations, scratch, six launches, a copy and a wait, of two codes
+    CHECK(seen.thrown >= 20);  // 3 allocations, scratch, 6 launches, a copy, a wait; two error codes
     auto kept = pack();
     support::survives_every_failure(on, [&] {
         auto next = pack();

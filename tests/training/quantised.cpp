@@ -43,7 +43,7 @@ struct quantised_scene {
     cuota::stream const s{};
     cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
 
-    // What is loaded, as To, after the values were stored as T.
+    // Returns the values that are loaded as To after they were stored as T.
     template <class T, std::size_t Block, class To = T>
     [[nodiscard]] std::vector<float> again(std::vector<T> const& values) const {
         device_buffer<T> const from{std::span<T const>{values}, s, pool};
@@ -57,7 +57,7 @@ struct quantised_scene {
     }
 };
 
-// The claim, in doubles that are exact for it: 24 bits of a difference, times 8. `slack` is added to what is allowed.
+// Checks the documented error bound plus `slack`, exactly in double: differences of 24 bits times a factor of 8.
 template <class Slack>
 void expect_within(std::vector<float> const& x, std::vector<float> const& back, std::size_t block,
                    Slack slack) {
@@ -125,7 +125,7 @@ std::vector<std::vector<float>> adversaries() {
         {not_a_number, 1.0f, infinite_number, -0.5f, -infinite_number},
         {not_a_number, infinite_number},
     };
-    std::vector<float> ramp;  // on, and half way between, all codes of 127 and of what is not 127
+    std::vector<float> ramp;  // all codes and midpoints, for a maximum of 127 and another one
     for (int i = -254; i <= 254; ++i) ramp.push_back(static_cast<float>(i) / 2);
     all.push_back(ramp);
     for (float& x : ramp) x *= 0.7f;
@@ -172,7 +172,7 @@ TEMPLATE_TEST_CASE("16 bits are as near once they are floats, and are rounded on
     quantised_scene const on;
     auto cases = adversaries();
     cases.push_back(normal_floats(100'000, 3.0f, 3));
-    // The last place of a T of that size is a part in 2^10 of it or in 2^7, and no less than the smallest there is.
+    // Half a unit in the last place of T: 2^-11 or 2^-8 of the value, at least half the smallest denormal.
     int const bits = std::is_same_v<TestType, half> ? 11 : 8;
     double const least = std::is_same_v<TestType, half> ? 0x1p-25 : 0x1p-134;
     auto const rounding = [&](float back, double most) {
@@ -204,7 +204,7 @@ TEST_CASE("a second round trip changes nothing", "[training][quantised][gpu]") {
     auto const values = normal_floats(5000, 1.0f, 9);
     auto const once = on.again<float, 256>(values);
     auto const twice = on.again<float, 256>(once);
-    // The largest may be less by a part in 2^16, and with it all steps.
+    // The maximum may shrink by a factor of 1 - 2^-16, and all steps with it.
     for (std::size_t i = 0; i != once.size(); ++i)
         if (std::fabs(once[i] - twice[i]) > std::fabs(once[i]) * 0x1p-14f) FAIL(once[i] << ' ' << twice[i]);
 }

@@ -36,7 +36,7 @@ namespace {
 
 using host_numbers = std::vector<float>;
 
-// AdamW as its paper writes it, in double, with v itself.
+// AdamW as in its paper, in double, with v instead of its root.
 struct plain_adamw {
     std::vector<double> m, v;
     std::uint64_t t = 0;
@@ -82,7 +82,7 @@ host_numbers random_gradients(std::size_t n, std::mt19937& random) {
     return g;
 }
 
-// Within the bound of the block of the exact number; a little for roundings to float.
+// Moments are within their block's bound of the exact ones, plus a margin for rounding to float.
 void expect_moments(plain_adamw const& exact, host_numbers const& m, host_numbers const& v,
                     std::size_t block) {
     for (std::size_t begin = 0; begin < m.size(); begin += block) {
@@ -106,8 +106,7 @@ void expect_moments(plain_adamw const& exact, host_numbers const& m, host_number
     }
 }
 
-// Logistic regression of labels that a plane with some noise gives; full batches. What double precision is for is here,
-// what is tested is on the device.
+// Logistic regression on labels of a noisy plane, with full batches. The reference runs here in double, the tested code on the device.
 struct logistic_problem {
     std::size_t features, samples;
     std::vector<float> x;
@@ -120,7 +119,7 @@ struct logistic_problem {
         for (float& w : plane) w = one();
         for (std::size_t k = 0; k != n; ++k) {
             float sum = one();
-            // Features of sizes that differ by a thousand, within every block.
+            // Feature scales differ by 1000 within every block.
             for (std::size_t i = 0; i != f; ++i) {
                 float const value = one();
                 x[k * f + i] = value * (i % 3 == 0 ? 1e-3f : 1.0f);
@@ -162,7 +161,7 @@ TEST_CASE("each step's moments are those of AdamW within the bound of their bloc
     for (float& p : start) p = static_cast<float>(random() % 1000) * 1e-3f;
     auto parameters = on.of(start);
     for (std::uint64_t t = 0; t != 40; ++t) {
-        // From where the quantised one is, one exact step.
+        // One exact step from the quantised state.
         auto const before = on.loaded(adam);
         auto const p = parameters.to_vector(on.s);
         plain_adamw exact{n};
@@ -180,7 +179,7 @@ TEST_CASE("each step's moments are those of AdamW within the bound of their bloc
         auto const now = on.loaded(adam);
         expect_moments(exact, now.first, now.second, 256);
         auto const moved = parameters.to_vector(on.s);
-        for (std::size_t i = 0; i != n; ++i)  // exact but for float's rounding of v, and of the parameter
+        for (std::size_t i = 0; i != n; ++i)  // exact except for float rounding of v and the parameter
             if (std::fabs(static_cast<double>(moved[i]) - next[i]) > 1e-7 * std::fabs(next[i]) + 1e-8)
                 FAIL("parameter " << i << " in step " << t << ": " << moved[i] << ", not " << next[i]);
     }
@@ -222,14 +221,14 @@ TEST_CASE("a gradient that is small beside its neighbours' is not divided by eps
     quantised_moments<2> adam{2, on.s, on.pool};
     auto parameters = on.of({0, 0});
     adamw_options const by{.learning_rate = 1, .weight_decay = 0};
-    // The second's root is a part in 1000 of the first's; its m would be flushed with that, so m is raised alone.
+    // The second root is 1/1000 of the first. Its m would round to 0 as well, so the next gradient reduces the first m alone.
     auto const first = on.of({1, 1e-3f});
     adam.step(on.s, parameters.write(on.s), first.read(on.s), by);
-    auto const next = on.of({-8.9f, 1e-3f});  // m of the first nears 0
+    auto const next = on.of({-8.9f, 1e-3f});  // brings the first m near 0
     adam.step(on.s, parameters.write(on.s), next.read(on.s), by);
     auto const last = on.of({0, 1e-3f});
     adam.step(on.s, parameters.write(on.s), last.read(on.s), by);
-    CHECK(std::fabs(parameters.to_vector(on.s)[1]) < 4);  // with a root of 0: 10^4 and more
+    CHECK(std::fabs(parameters.to_vector(on.s)[1]) < 4);  // 10^4 or more with a root of 0
     CHECK(on.loaded(adam).second[1] > 0);
 }
 
@@ -286,7 +285,7 @@ TEST_CASE("moments that were saved and taken again go on as they were",
     b.store(on.s, m.read(on.s), v.read(on.s), a.steps());
     CHECK(b.steps() == 5);
     auto const again = on.loaded(b);
-    for (std::size_t i = 0; i != n; ++i) {  // as near as a maximum that was rounded once more lets it
+    for (std::size_t i = 0; i != n; ++i) {  // as close as a maximum that is rounded twice allows
         CHECK(std::fabs(again.first[i] - saved.first[i]) <= std::fabs(saved.first[i]) * 0x1p-13f);
         CHECK(std::fabs(again.second[i] - saved.second[i]) <= saved.second[i] * 0x1p-12f);
     }
@@ -355,7 +354,7 @@ TEST_CASE("moments take what was said, and a refusal leaves nothing", "[training
 }
 
 TEST_CASE("a step's blocks may be of any size, and begin anywhere", "[training][quantised_moments][gpu]") {
-    // One block of 256 with an aligned beginning is updated in registers, the same one beside it number by number.
+    // An aligned block of 256 is updated in registers, the same block unaligned number by number.
     moments_scene const on;
     std::mt19937 random{3};
     for (std::size_t const n : {1u, 255u, 256u, 257u, 1000u}) {
@@ -397,6 +396,6 @@ TEST_CASE("moments are as exact where squares of gradients are no floats",
         CHECK(std::fabs(p[0] + 1) < 1e-6f);
         CHECK(std::fabs(p[1] - 1) < 1e-6f);
         CHECK(std::fabs(p[2] + 1) < 1e-6f);
-        CHECK(p[3] == 0);  // neither moved nor 0 over 0
+        CHECK(p[3] == 0);  // neither moved nor 0 / 0
     }
 }

@@ -22,7 +22,6 @@ using cuota::agreement;
 using cuota::all_or_none;
 using namespace std::chrono_literals;
 
-// What each rank ended with, in words.
 std::vector<std::string> on_ranks(std::size_t ranks,
                                   std::function<std::string(std::size_t, agreement&)> const& run) {
     std::vector<std::string> texts;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Every way to train in less memory, with every one of its allocations refused in turn: nothing is left behind, and the next
-// smaller try has the gradients of the whole batch, bit for bit.
+// Strategies that train in less memory, with each of their allocations refused in turn: nothing is left allocated, and the next smaller
+// attempt has the gradients of the whole batch, bit for bit.
 #include <functional>
 #include <memory>
 #include <string>
@@ -30,7 +30,7 @@ namespace {
 
 using refused_word = std::uint32_t;
 
-/// Budgeted device memory that refuses one allocation: that of a number, counted from 1. Copies are the same.
+/// Budgeted device memory that refuses the allocation with a given number, counted from 1. Copies share the count.
 class refusing_memory {
 public:
     explicit refusing_memory(cuota::budget const& account) : inside_{account} {}
@@ -109,7 +109,7 @@ struct sample_backward {
     }
 };
 
-/// Stages over samples that know nothing of each other: however a batch is cut, its gradients add up to the same.
+/// Stages over independent samples: for any division of a batch, the gradients have the same sum.
 class sample_net {
 public:
     explicit sample_net(cuota::stream_ref s)
@@ -173,7 +173,7 @@ struct strategy {
     std::size_t const most = simulate(c, cuota::store_all_plan(c)).peak;
     return least + (most - least) * parts_of_four / 4;
 }
-/// Drops what it can, and sends what is left of the first stage to the host while the rest runs.
+/// Drops records where possible, and offloads the rest of the first stage while others run.
 [[nodiscard]] chain_schedule recompute_and_offload(chain const& c) {
     using cuota::chain_act;
     chain_schedule plan{{chain_act::forward, 0},

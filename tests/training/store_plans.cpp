@@ -44,7 +44,7 @@ TEST_CASE("the sqrt plan takes about 2 sqrt(L) records for less than one more fo
         chain const c = equal_stages(root * root);
         chain_run const run = simulate(c, sqrt_plan(c));
         CHECK(run.recomputed < root * root);
-        CHECK(run.peak <= 3 * root + 3);  // an end, or a record of two, for each; gradients
+        CHECK(run.peak <= 3 * root + 3);  // per segment an output, or a record of two; gradients
     }
     CHECK_THROWS_AS(cuota::sqrt_plan({}), cuota::misuse);
 }

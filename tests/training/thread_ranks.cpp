@@ -27,14 +27,13 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t rounds_of_a_case = 3;
 
-// What a thread ended with.
 struct rank_end {
     std::size_t rounds = 0;
     std::optional<std::size_t> gone;
     std::string text;
 };
 
-// Ranks as threads: `run(rank, mine)` in each; what they end with.
+// Calls `run(rank, mine, end)` in one thread per rank and returns their results.
 template <class Run>
 std::vector<rank_end> run_ranks(thread_ranks const& group, Run run) {
     std::vector<rank_end> ends(group.ranks());
@@ -56,7 +55,7 @@ std::vector<rank_end> run_ranks(thread_ranks const& group, Run run) {
 
 enum class way_to_go { by_exception, by_return, by_silence };
 
-// Rank `gone` does not come to round `last`; all others do.
+// Runs ranks of which all but `gone` reach round `last`.
 std::vector<rank_end> lose_one(std::size_t ranks, std::size_t gone, std::size_t last, way_to_go way,
                                std::chrono::nanoseconds deadline) {
     thread_ranks const group{ranks, deadline};
@@ -89,7 +88,7 @@ void check_one_lost(std::vector<rank_end> const& ends, std::size_t gone, std::si
         if (rank == gone && way == way_to_go::by_exception) CHECK(ends[rank].text == "its own");
         else if (rank == gone && way == way_to_go::by_return) CHECK(ends[rank].text.empty());
         else {
-            CHECK(ends[rank].gone == gone);  // late, it is told its own number
+            CHECK(ends[rank].gone == gone);  // a late rank gets its own number
             CHECK(support::has(ends[rank].text, way == way_to_go::by_exception ? "left by an exception"
                                                 : way == way_to_go::by_return  ? "it has ended"
                                                                                : "did not come in time"));
@@ -109,7 +108,7 @@ TEST_CASE("threads agree round by round", "[training][thread_ranks]") {
     });
     for (rank_end const& end : ends) {
         CHECK(end.rounds == 200);
-        CHECK(end.text.empty());  // who ends after the last round disturbs nobody in it
+        CHECK(end.text.empty());  // a rank that ends after the last round disturbs no other
     }
 }
 
@@ -124,7 +123,7 @@ TEST_CASE("a rank that leaves is named to all others, whichever, whenever and ho
 
 TEST_CASE("a rank that never comes is named when the deadline is over, and nobody hangs",
           "[training][thread_ranks]") {
-    // All cases side by side: each of them waits for its deadline.
+    // All cases run concurrently, since each waits for its deadline.
     std::vector<std::vector<rank_end>> ends(3 * rounds_of_a_case);
     std::vector<std::thread> cases;
     for (std::size_t i = 0; i != ends.size(); ++i)
@@ -145,7 +144,7 @@ TEST_CASE("a rank that has not even joined is named", "[training][thread_ranks]"
     }};
     auto const error = support::thrown<cuota::rank_gone>([&] { (void)here.smallest(1, "q"); });
     other.join();
-    // On a slow machine either of the two may be late as well: they have joined, and are behind the one that has not.
+    // On a slow machine either of the two may be late as well, but the rank that has not joined is named first.
     CHECK(error.rank() == 0);
     CHECK(support::has(error.what(), "rank 0 of 3: it has not joined in time, after 0 rounds"));
     auto const again = support::thrown<cuota::rank_gone>([&] { (void)here.smallest(1, "q"); });
@@ -178,7 +177,7 @@ TEST_CASE("a group is of those that are in it, each once", "[training][thread_ra
     CHECK(first.ranks() == 2);
     agreement second = group.join(1);
     { agreement const over = std::move(second); }
-    CHECK_THROWS_AS(group.join(1), cuota::misuse);  // who has left does not come back
+    CHECK_THROWS_AS(group.join(1), cuota::misuse);  // a rank that has left cannot join again
 }
 
 }  // namespace

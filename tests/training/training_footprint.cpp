@@ -25,7 +25,7 @@ using cuota::training_options;
 
 namespace {
 
-// Sums of whole granules, in steps of one: no arithmetic of the library.
+// Rounds up by adding granules one by one, without the library's arithmetic.
 [[nodiscard]] std::size_t in_granules(std::size_t bytes, std::size_t granule) {
     std::size_t sum = 0;
     while (sum < bytes) sum += granule;
@@ -36,7 +36,7 @@ namespace {
     return type == element_type::f64 ? 8 : type == element_type::f32 ? 4 : 2;
 }
 
-// Every buffer that training takes, as sizes in bytes, listed one by one.
+// Returns the sizes in bytes of all buffers that training needs, one by one.
 [[nodiscard]] std::vector<std::size_t> training_buffers(std::vector<training_layer> const& layers,
                                                         training_options const& how, std::size_t batch) {
     std::vector<std::size_t> all;
@@ -123,13 +123,13 @@ TEST_CASE("a million weights take what the tables of the papers say", "[training
     CHECK(bytes(element_type::f32, {.optimiser = optimiser_kind::none}) == 8);
     CHECK(bytes(element_type::f32, {.optimiser = optimiser_kind::sgd_momentum}) == 12);
     CHECK(bytes(element_type::f32, {.optimiser = optimiser_kind::adam}) == 16);
-    CHECK(bytes(element_type::f16, {.optimiser = optimiser_kind::adam}) == 16);  // as ZeRO counts it
+    CHECK(bytes(element_type::f16, {.optimiser = optimiser_kind::adam}) == 16);  // as counted by ZeRO
     CHECK(bytes(element_type::bf16, {.optimiser = optimiser_kind::adamw}) == 16);
     CHECK(bytes(element_type::bf16, {.optimiser = optimiser_kind::adamw, .master_weights = false}) == 12);
     CHECK(bytes(element_type::bf16, {.optimiser = optimiser_kind::adamw, .float_gradients = true}) == 18);
     CHECK(bytes(element_type::bf16, {.optimiser = optimiser_kind::none}) == 4);
     CHECK(bytes(element_type::f64, {.optimiser = optimiser_kind::adam}) == 32);
-    // Two codes, and two floats for every 256 of them.
+    // Two codes, and two floats per 256 codes.
     CHECK(bytes(element_type::f32, {.optimiser = optimiser_kind::adam, .state = state_storage::quantised}) ==
           10 + 8.0 / 256);
 }
@@ -151,7 +151,7 @@ TEST_CASE("frozen layers need neither gradient nor state, and those at the start
     CHECK(training_footprint(layers, how).bytes(1) == 1000 * 4 + 600 * 16 + 30 * 4);
     layers[1].is_frozen = true;
     CHECK(training_footprint(layers, how).bytes(1) == 1500 * 4 + 100 * 16 + 10 * 4);
-    layers[0].is_frozen = false;  // backward passes through the body to the stem
+    layers[0].is_frozen = false;  // backward runs through the body to the stem
     CHECK(training_footprint(layers, how).bytes(1) == 500 * 4 + 1100 * 16 + 60 * 4);
     for (training_layer& l : layers) l.is_frozen = true;
     CHECK(!training_footprint(layers, how).grows());

@@ -22,7 +22,7 @@ using cuota::unlimited;
 
 namespace {
 
-// Outputs that are kept while a stage runs that does not read or make them, at the most: counted by hand.
+// Returns the maximum number of outputs that are kept while a stage runs that neither reads nor makes them.
 [[nodiscard]] std::size_t outputs_kept(std::size_t stages, chain_schedule const& schedule) {
     std::vector<bool> held(stages);
     std::size_t most = 0;
@@ -62,7 +62,7 @@ TEST_CASE("revolve runs as rarely as any split does, and its plan as often as it
           "[training][uniform_plan]") {
     std::size_t const most_stages = 80;
     std::size_t const most_slots = 7;
-    // fewest[s][l]: over all places of the next kept output.
+    // fewest[s][l]: the minimum over all positions of the next kept output.
     std::vector<std::vector<std::size_t>> fewest(most_slots + 1, std::vector<std::size_t>(most_stages));
     std::size_t wrong = 0;
     for (std::size_t s = 1; s <= most_slots; ++s)
@@ -80,7 +80,7 @@ TEST_CASE("revolve runs as rarely as any split does, and its plan as often as it
             wrong += outputs_kept(l, uniform_plan(l, s)) > s - 1;
         }
     CHECK(wrong == 0);
-    CHECK(outputs_kept(79, uniform_plan(79, 5)) == 4);  // the count can see them
+    CHECK(outputs_kept(79, uniform_plan(79, 5)) == 4);  // shows that the count works
 }
 
 TEST_CASE("a uniform plan is short where it can be, and long where it must", "[training][uniform_plan]") {

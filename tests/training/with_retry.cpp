@@ -47,7 +47,7 @@ std::int64_t sum_of_losses(std::size_t first, std::size_t count) {
     return sum;
 }
 
-// Adds to its gradient, and is refused in the call of that number: before it added anything, or when it has added a half.
+// Adds to its gradient. The call number `refused_call` throws, before adding anything or after adding half.
 struct adding_step {
     std::size_t refused_call;
     bool adds_before;
@@ -142,7 +142,7 @@ TEST_CASE("from the same part, a step that added before it was refused counts th
 
         adding_step adds_first{call, true};
         with_retry(12, adds_first, {.largest = 4, .from = retry_from::same_part});
-        // Why it is not what one gets without asking.
+        // This is why same_part is not the default.
         CHECK(adds_first.gradient == sum_of_losses(0, 12) + sum_of_losses(4 * call, 2));
         CHECK(adds_first.gradient != sum_of_losses(0, 12));
     }
@@ -212,7 +212,7 @@ struct set_to_zero_kernel {
     CUOTA_KERNEL void operator()(std::size_t i) const { gradient[i] = 0; }
 };
 
-// A forward run whose activations stay, and a backward run that takes as much again when it has added a half.
+// A forward run whose activations stay allocated, and a backward run that needs as much again after adding half.
 struct device_step {
     cuota::stream_ref s;
     cuota::any_resource memory;
@@ -266,7 +266,7 @@ TEST_CASE("on the device, a batch that does not fit gives the whole's gradient, 
     CHECK(held.size() >= 3);
     for (std::size_t const bytes : held) CHECK(bytes == held.front());
 
-    budget const pages{"pool", 8_MiB};  // what it keeps of its pages is not in use
+    budget const pages{"pool", 8_MiB};  // pages that the pool caches are not in use
     cuota::scoped_pool const pool{pages};
     run(20'000, pages, pool);
 }
@@ -291,7 +291,7 @@ TEST_CASE("a refused part that leaves something behind is named with who holds i
 
 namespace {
 
-// What each of the ranks ends with: how it went, or what it threw.
+// Returns each rank's result or failure.
 template <class Run>
 std::vector<std::string> ends_of_retries(std::size_t ranks, Run run) {
     cuota::thread_ranks const group{ranks, std::chrono::hours{1}};
@@ -320,7 +320,7 @@ TEST_CASE("ranks go through their batches in parts of one size, whichever is ref
         for (std::size_t refused_rank = 0; refused_rank != 3; ++refused_rank) {
             auto const ends = ends_of_retries(3, [=](std::size_t rank, cuota::agreement& mine) {
                 std::int64_t gradient = 0;
-                std::size_t const n = 20 + 17 * rank;  // batches of any size
+                std::size_t const n = 20 + 17 * rank;  // batches of different sizes
                 auto const step = [&](std::size_t first, std::size_t count) {
                     if (rank == refused_rank && count > 5) throw cuota::out_of_memory{{}};
                     gradient += sum_of_losses(first, count);
