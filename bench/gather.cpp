@@ -105,7 +105,7 @@ void raw_source(benchmark::State& state) {
         from.gather(samples, {&to, 1});
     });
 }
-// As in raw_source, a run of consecutive records is one pread.
+// Reads a run of consecutive records by one pread, like raw_source.
 void pread_each(benchmark::State& state) {
     auto const record = static_cast<std::size_t>(state.range(0));
     std::size_t const header = all_bytes % record;

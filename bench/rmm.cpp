@@ -30,7 +30,7 @@ namespace {
 
 using namespace cuota::literals;
 
-// By default RMM logs a line for each refusal.
+// Otherwise RMM logs a line for each refusal.
 [[maybe_unused]] bool const is_quiet =
     (rmm::default_logger().set_level(rapids_logger::level_enum::off), true);
 

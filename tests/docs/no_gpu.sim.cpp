@@ -32,7 +32,7 @@ std::string without_numbers(std::string const& text) {
         " ");
 }
 
-// As nvcc's host stub of a kernel; only its address matters.
+// Stands for nvcc's host stub of a kernel; only its address matters.
 void halve(float*, int) { throw std::logic_error{"never called"}; }
 
 TEST_CASE("no GPU: a kernel of one's own has a body for the host", "[docs]") {

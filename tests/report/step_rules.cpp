@@ -172,7 +172,7 @@ TEST_CASE("a step that leaves a block and gives back as much ends a leak", "[rep
         });
     };
     CHECK(leaks_in(with(0)).at(0).steps == 8);
-    for (std::size_t const given_back : {1U, 2U}) {  // as much as before, and less
+    for (std::size_t const given_back : {1U, 2U}) {  // no growth, and shrinking
         auto const found = leaks_in(with(given_back));
         REQUIRE(found.size() == 1);
         CHECK(found[0].steps == 4);
