@@ -150,7 +150,6 @@ BENCHMARK(device_pair<cuota::pool_resource>);
 BENCHMARK(device_pair<cuota::tracked<cuota::pool_resource>>);
 BENCHMARK(device_pair<cuota::fenced<cuota::pool_resource>>);
 
-// Cost of verifying all guard bytes, by live blocks.
 void verify(benchmark::State& state) {
     cuota::scoped_pool pool{cuota::budget{"pool", std::size_t{1} << 30}};
     cuota::fenced memory{pool.resource()};
@@ -162,7 +161,6 @@ void verify(benchmark::State& state) {
 }
 BENCHMARK(verify)->ArgName("live")->Arg(1)->Arg(100)->Arg(1000)->Unit(benchmark::kMicrosecond);
 
-// Cost of the end of a step, by live blocks.
 void expect_no_growth(benchmark::State& state) {
     tracked memory;
     cuota::stream const& s = own_stream();

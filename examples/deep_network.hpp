@@ -110,7 +110,6 @@ public:
         scale_ = scale;
     }
 
-    /// Returns the parameters.
     [[nodiscard]] device_buffer<float> const& parameters() const { return parameters_; }
     /// Returns the accumulated gradients; writable, so that a loss scaler can unscale them.
     [[nodiscard]] device_buffer<float>& gradients() { return gradients_; }

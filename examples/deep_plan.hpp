@@ -31,7 +31,6 @@ struct plan_error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// How a training step runs.
 struct deep_plan {
     std::string name{};
     std::size_t part = 0;   ///< samples that run at once

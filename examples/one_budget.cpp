@@ -51,7 +51,6 @@ constexpr char const* usage =
     return o;
 }
 
-/// Returns 1 for an odd number, 0 for an even one.
 struct is_odd {
     CUOTA_HOST_DEVICE int operator()(int i) const { return i % 2; }
 };

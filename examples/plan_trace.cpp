@@ -78,7 +78,7 @@ command parse(std::vector<std::string_view> const& arguments) {
     return c;
 }
 
-/// Writes the plan as CSV. Throws: std::system_error.
+/// Throws: std::system_error.
 void write(std::string const& path, trace::trace_file const& trace, cuota::offset_plan const& plan) {
     std::string text = "id,lower,upper,size,offset\n";
     for (std::size_t row = 0; row != trace.blocks.size(); ++row) {

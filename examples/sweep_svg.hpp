@@ -15,7 +15,6 @@
 
 namespace train {
 
-/// One run of a sweep.
 struct sweep_point {
     std::string memory;       ///< "25 %"
     std::string bytes;        ///< "131 KiB"

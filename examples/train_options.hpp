@@ -98,7 +98,7 @@ inline void check_deep(options const& o) {
     if (!(o.dropout >= 0 && o.dropout < 1)) throw usage_error{"--dropout must be from 0 to less than 1"};
 }
 
-/// Parses the command line. Throws: usage_error.
+/// Throws: usage_error.
 inline options parse(std::vector<std::string_view> const& arguments) {
     options o;
     double rate = 0;

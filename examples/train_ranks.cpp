@@ -143,7 +143,6 @@ struct by_nccl {
 };
 #endif
 
-/// One rank of the training.
 template <class Way>
 class trainer {
 public:
@@ -278,7 +277,6 @@ void run(options const& how, cuota::mpi_ranks const& group) {
     group.close();
 }
 
-/// Returns the first line of an error.
 std::string one_line(std::exception const& error) {
     std::string_view const text = error.what();
     return std::string{text.substr(0, text.find('\n'))};

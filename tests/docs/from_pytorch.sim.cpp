@@ -63,7 +63,6 @@ struct network {
     std::size_t steps = 0;
 };
 
-/// The budgets, pool and streams that most snippets use.
 struct room {
     cuota::budget budget{"trainer", 16_MiB};
     cuota::budget pinned{"pinned", 64_MiB};

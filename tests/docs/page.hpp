@@ -64,7 +64,6 @@ private:
 
 }  // namespace detail
 
-/// Returns the standard output of f.
 template <class F>
 [[nodiscard]] std::string printed(F f) {
     detail::diverted const to;

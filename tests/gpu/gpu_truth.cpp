@@ -90,7 +90,6 @@ struct totals {
     int passed = 0, failed = 0, skipped = 0;
 };
 
-/// Runs one part and prints its line.
 void run(part const& p, reports& reported, totals& so_far) {
     using clock = std::chrono::steady_clock;
     auto const begun = clock::now();

@@ -129,7 +129,6 @@ CUOTA_HOST_DEVICE inline void note_wrong(tally& in, std::uint64_t seed, std::uin
     in.wanted = wanted;
 }
 
-/// A tally on the device.
 class device_tally {
 public:
     explicit device_tally(cuota::stream_ref home) : at_{1, home, cuota::device_memory{}, "tally"} {}

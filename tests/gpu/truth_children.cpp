@@ -80,7 +80,6 @@ public:
             if (!read_more(most)) return std::exchange(read_, {});
         }
     }
-    /// Returns all lines up to the end of the output.
     [[nodiscard]] std::string rest(std::chrono::seconds most) {
         while (read_more(most)) {}
         return std::exchange(read_, {});
@@ -154,7 +153,6 @@ private:
 
 [[nodiscard]] std::size_t free_now() { return cuota::device::current().memory().free; }
 
-/// Allocates `bytes` bytes from a pool under the budget, writes a pattern to all of them, and verifies it.
 void take_and_verify(cuota::budget const& budget, std::size_t bytes) {
     cuota::stream const s;
     device_tally found{s};

@@ -72,7 +72,6 @@ private:
     }
 };
 
-/// Verifies one field of bytes of a batch.
 struct verify_bytes {
     device_span<std::uint8_t const> bytes;
     device_span<std::uint64_t const> numbers;

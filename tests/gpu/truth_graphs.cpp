@@ -61,7 +61,6 @@ struct count_up {
     CUOTA_KERNEL void operator()(std::size_t) const { ++counter[0]; }
 };
 
-/// Memory that the steps change.
 struct state {
     state(std::size_t count, cuota::stream_ref s, cuota::scoped_pool& pool)
         : data{count, s, pool, cuota::no_init, "data"},

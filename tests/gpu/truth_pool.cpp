@@ -73,7 +73,6 @@ public:
         if (by_pages_) expect_equal("bytes held after a trim", budget_.held(), live_);
         check_accounts("trimmed");
     }
-    /// Verifies all blocks.
     void verify(std::string const& when) {
         for (block const& b : blocks_) {
             verify_pattern(stream_, b.memory, b.seed, found_);
@@ -224,7 +223,6 @@ private:
         for (std::size_t i = 0; i != count; ++i)
             if (back[i] != word_of(seed + 1, i)) throw failed{"a word that came back to the host is wrong"};
     }
-    /// Verifies and frees a block.
     void drop() {
         if (live_.empty()) return;
         std::size_t const at = random_.below(live_.size());

@@ -24,7 +24,6 @@ namespace {
 using cuota::device_span;
 using namespace cuota::literals;
 
-/// Pixels and labels by seed.
 struct make_pixels {
     device_span<std::uint8_t> to;
     CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = static_cast<std::uint8_t>(word_of(21, i)); }
@@ -37,7 +36,6 @@ struct make_labels {
     }
 };
 
-/// The results of a run.
 struct outcome {
     std::vector<double> losses{};
     std::vector<float> weights{};

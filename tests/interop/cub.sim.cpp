@@ -34,7 +34,6 @@ std::vector<int> hundred_to_one() {
     return all;
 }
 
-/// Reverses x on s with scratch memory from `memory`.
 void turn_round(cuota::device_buffer<int>& x, cuota::stream const& s, cuota::any_resource const& memory) {
     auto const all = x.write(s);
     cuota::run_cub(s, memory, [&](void* scratch, std::size_t& bytes) {

@@ -8,6 +8,5 @@
 
 #include <cuota/fwd.hpp>
 
-/// Runs CUB's sum, with scratch memory of the pool.
 [[nodiscard]] cudaError_t cub_sum(int const* in, int* out, int count, cudaStream_t s,
                                   cuota::scoped_pool const& pool);

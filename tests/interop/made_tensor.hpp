@@ -54,13 +54,11 @@ private:
     std::atomic<int> deleted_ = 0;
 };
 
-/// Returns the address of leased elements.
 template <class T>
 [[nodiscard]] T* address(cuota::lease<T> const& of) noexcept {
     return of.span().data();
 }
 
-/// A user-defined element type.
 struct four_floats {
     float x[4];
 };

@@ -59,7 +59,6 @@ public:
         stats(pool).allocated += live;
         stats(pool).reserved += reserved;
     }
-    /// Allocates a block and returns its address.
     std::uint64_t take(std::uint16_t source, std::uint32_t site, std::size_t size, std::size_t bytes = 0) {
         std::uint64_t const address = next_ += 1'000'000'000'000;
         open_[address] = {source, site, size, bytes == 0 ? size : bytes};
@@ -123,7 +122,6 @@ private:
     std::uint64_t now_ = 0;
 };
 
-/// Returns the findings of one kind.
 [[nodiscard]] inline std::vector<cuota::finding> only(cuota::finding_kind kind,
                                                       std::vector<cuota::finding> const& findings) {
     std::vector<cuota::finding> some;

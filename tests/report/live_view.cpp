@@ -69,7 +69,6 @@ private:
     std::FILE* program_ = nullptr;
 };
 
-// A file, and its content.
 class written_file {
 public:
     written_file() { REQUIRE(file_ != nullptr); }

@@ -45,7 +45,6 @@ public:
     void take_and_give(std::size_t bytes, cuota::tag name = {}, cuota::place where = cuota::place::here()) {
         give(take(bytes, name, where));
     }
-    /// Runs `steps` equal steps.
     template <class Body>
     void run(std::size_t steps, Body body) {
         for (std::size_t i = 0; i != steps; ++i) {
@@ -83,7 +82,6 @@ private:
            f.text.find(words) != std::string::npos;
 }
 
-/// Formats findings for test messages.
 [[nodiscard]] inline std::string shown(std::vector<cuota::finding> const& found) {
     std::string text = cuota::diagnosis_text(found);
     for (cuota::finding const& f : found)

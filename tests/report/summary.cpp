@@ -27,7 +27,6 @@ namespace {
     return lines;
 }
 
-// Returns the lines of one table, without its heading.
 [[nodiscard]] std::vector<std::string> rows_of(std::string const& text, std::string const& heading) {
     std::vector<std::string> rows;
     bool is_inside = false;

@@ -34,7 +34,6 @@ namespace {
     return count;
 }
 
-/// Returns the JSON in a page, as text.
 [[nodiscard]] std::string timeline_json(std::string const& page) {
     std::string const begin = R"(<script type="application/json" id="cuota-data">)";
     auto const from = page.find(begin);

@@ -38,7 +38,6 @@ std::size_t node_count(cudaGraph_t g) {
     return count;
 }
 
-/// Returns the number of nodes of each type.
 std::vector<int> kinds_of(cudaGraph_t g) {
     auto count = node_count(g);
     std::vector<cudaGraphNode_t> nodes(count);

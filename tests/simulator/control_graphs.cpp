@@ -24,7 +24,6 @@ struct bench {
     capture_bench t;
 };
 
-/// Counts its copies.
 struct counted {
     std::shared_ptr<int> alive;
     void operator()() const {}

@@ -51,7 +51,6 @@ struct bodies {
     }
 };
 
-/// A number on the device, and a launch that adds to it.
 struct number {
     int* there = static_cast<int*>(device_memory(sizeof(int)));
 

@@ -23,7 +23,6 @@ constexpr int seeds = 10, enough = 9;
 constexpr int count = 4096;
 constexpr std::size_t whole = count * sizeof(int);
 
-/// Sets everything that a seed decides.
 void seed_the_machine(int seed) {
     sim::set_jitter(static_cast<std::uint64_t>(seed), std::chrono::microseconds{300});
 }

@@ -34,7 +34,6 @@ inline cudaStreamCaptureStatus status_of(cudaStream_t s) {
     return status;
 }
 
-/// An instantiated graph.
 class executable {
 public:
     /// Takes ownership of the graph.
