@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A device that another process fills. The budget of the device refuses the other process's share before the driver has to, and grants it
-/// after that process has ended. beside_another [SHARE]: the other process's share of the device, 0.5 by default.
+/// Another process fills the device: the device's budget must refuse that memory before the driver does, and grant it after the process has
+/// ended. beside_another [SHARE]: the process's share of the device, 0.5 by default.
 ///
-/// Exit status 1 if the driver refused a request, the budget was exceeded, or the budget never refused.
+/// Exit status 1 if the driver refused a request, or if the budget was exceeded or never refused.
 #include <unistd.h>
 
 #include <sys/wait.h>

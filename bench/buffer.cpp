@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The overhead of an owner of device memory, and of a lease, on one thread. Compared with: raw allocate and deallocate on the same pool,
-// raw runtime calls, and thrust::device_vector on host memory (its CPP system).
+// Overhead of an owner of device memory and of a lease, on one thread, compared with raw calls of the same pool and of the runtime, and
+// with thrust::device_vector on host memory (its CPP system).
 //
-// On the simulated runtime, set CUOTA_SIM_ORDER=off; otherwise the race checks of the leases dominate the time.
+// On the simulated runtime, set CUOTA_SIM_ORDER=off; otherwise the race checks dominate the time.
 
 #include <cstddef>
 #include <utility>

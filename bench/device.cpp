@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Benchmarks that need a device, each beside a peer in the same program: a loader and copies of pinned memory that is never refilled,
-/// leases in a stream of kernels, mapped pages and whole allocations, a step and its graph, casts to 16 bits and a copy. On the simulated
-/// runtime it runs with smaller sizes as a test; its times mean nothing there.
+/// Benchmarks that need a device, each beside a peer: a loader and copies of pinned memory that is never refilled, leases in a stream of
+/// kernels, mapped pages and whole allocations, a step and its graph, casts to 16 bits and a copy. On the simulated runtime it runs with
+/// smaller sizes, as a test; its times mean nothing there.
 #include <cstddef>
 #include <cstdint>
 #include <span>

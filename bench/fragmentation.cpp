@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Usable share of a pool that several streams share: 60,000 allocations of 64 KiB to 256 MiB, log-uniform, each on a random stream, in a
-/// pool of 8 GiB. A given share may be live; random blocks are freed to stay below it. A request that fails although enough bytes are free
-/// counts as a refusal. The streams are busy throughout, so each reuse across streams needs a wait.
+/// Usable share of a pool of 8 GiB that several streams share: 60,000 allocations of 64 KiB to 256 MiB, log-uniform, on random streams;
+/// random blocks are freed to keep the live bytes below a given share. A request that fails although enough bytes are free counts as a
+/// refusal. The streams are busy throughout, so each reuse across streams needs a wait.
 ///
 /// Compared with the design of the peers (listed_pool.hpp), and with a pool that grows by mapping large ranges up to the same cap.
 #include <cstddef>

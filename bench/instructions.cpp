@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The hot paths for instructions.py: each is warmed up and then runs a fixed number of times, instrumented if the program runs under
-/// callgrind. Prints "path operations" for each. Instruction counts do not depend on the load of the machine. CUOTA_BENCH_SLOWER names a
-/// path that runs 6 % more often than printed, to test that instructions.py detects it.
+/// The hot paths for instructions.py: each is warmed up and runs a fixed number of times, instrumented if under callgrind. Prints "path
+/// operations" for each. Instruction counts do not depend on the machine's load. CUOTA_BENCH_SLOWER names a path that runs 6 % more often
+/// than printed, which instructions.py must detect.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

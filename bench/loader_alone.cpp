@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Overhead of a loader by itself: the source reads nothing, and copies and events of the device complete at once, so only the hand-over of
-/// batches between worker and consumer remains. Compared with handing over a number through a queue with a mutex and condition variables.
-/// Allocations are counted; a batch that allocates is an error.
+/// Overhead of a loader itself: its source reads nothing, and copies and events complete at once, so only the hand-over of batches between
+/// worker and consumer remains. Compared with a queue of numbers with a mutex and condition variables. A batch that allocates is an error.
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>

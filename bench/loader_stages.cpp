@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Overlap of reading, copying and computing in a loader. Each stage takes 5 ms per batch: the source sleeps, the simulated link has the
-/// matching bandwidth, and the kernel takes that time. Compared with a loop that runs the stages in sequence.
+/// Overlap of reading, copying and computing in a loader. Each takes 5 ms per batch: the source sleeps, the simulated link has the matching
+/// bandwidth, and the kernel takes that time. Compared with a sequential loop.
 ///
-/// `efficiency` = (time of the slowest stage alone, measured just before, + the latency of the first batch in the other two) / measured
-/// time. Exit status 1 if the median of the loader's default slots (the first row) is below 0.94.
+/// `efficiency` = (time of the slowest stage alone, measured just before, + latency of the first batch in the other two) / measured time.
+/// Exit status 1 if its median with the default slots (the first row) is below 0.94.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>

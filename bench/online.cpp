@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory that a pool reserves in relation to its live memory if future requests are unknown: twenty training steps whose blocks have the
-/// same sizes in each step or, as with sequences of varying lengths, different ones. Compared with CUB's caching allocator with bins that
-/// double up to 1 GiB. `ratio` = peak of reserved bytes / peak of live bytes. Neither touches its memory.
+/// Reserved memory of a pool relative to its live memory, without knowledge of future requests: twenty training steps with blocks of the
+/// same sizes or, as with sequences of varying lengths, of different ones. Compared with CUB's caching allocator with bins that double up
+/// to 1 GiB. `ratio` = peak of reserved bytes / peak of live bytes. Neither touches its memory.
 #include <algorithm>
 #include <cstddef>
 #include <random>

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Cost of offset planning, and the distance of its result from the peak of live bytes: traces in the shape of a training step, planned by
-/// one greedy rule and by the whole planner, and the checker. Then the cost of a step that is served from a plan, compared with the pool
-/// below it and with the lower bound: a bump allocator. Items are pairs of allocation and deallocation.
+/// Cost of offset planning, and its result relative to the peak of live bytes: traces in the shape of a training step, one greedy rule, the
+/// whole planner, and the checker. Then the cost of a step that is served from a plan, compared with the pool below it and with the lower
+/// bound, a bump allocator. Items are pairs of allocation and deallocation.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Costs of a warm pool: a pair of allocation and deallocation on one stream, with few and with many holes, and its tail latency. Compared,
-/// in the same process, with malloc, a mutex with a best-fit list as in the peers, the runtime's stream-ordered pool, and CUB's caching
-/// allocator. On the simulated runtime, the driver's share of the last two is that of the simulator: CUB records an event at each
-/// deallocation.
+/// A warm pool's pair of allocation and deallocation on one stream, with few and with many holes, and its tail latency. Compared with
+/// malloc, a mutex with a best-fit list as in the peers, the runtime's stream-ordered pool, and CUB's caching allocator, all in one
+/// process. On the simulated runtime, the driver's share of the last two is the simulator's: CUB records an event at each deallocation.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -128,9 +127,9 @@ std::uint64_t ticks() {
 #endif
 }
 
-// Times 100,000 calls of pair(i) individually, repeatedly. `at_once`: the distribution over all calls of all runs, including interference
-// by the machine. `by_pair`: the distribution of each call's minimum over all runs, which excludes it. The median cost of reading the clock
-// twice is subtracted. Units: ns.
+// Times 100,000 calls of pair(i) individually, repeatedly. `at_once`: all times of all runs, including interference by the machine.
+// `by_pair`: the minimum over all runs of each call, which excludes it. The median cost of reading the clock twice is subtracted. Units:
+// ns.
 template <class Pair>
 void report_tail(benchmark::State& state, Pair pair) {
     constexpr std::size_t pairs = 100'000;

@@ -85,9 +85,9 @@ void pair_by_threads(benchmark::State& state) {
         if (state.thread_index() == 0) all.reset();
     }
 }
-// The load of RMM's random_allocations: 2 n steps. With a probability of 73 %, while fewer than n blocks have been allocated and less than
-// 16,000 MiB are live, a step allocates up to 1 MiB; otherwise it frees a random live block. In the end all blocks are freed. The steps are
-// generated in advance, so that no random numbers are timed; the pool persists, as in RMM.
+// The load of RMM's random_allocations, of 2 n steps. While fewer than n blocks have been allocated and less than 16,000 MiB are live, a
+// step allocates up to 1 MiB with a probability of 73 %; otherwise it frees a random live block, so that all are freed in the end. Steps
+// are generated in advance, so that no random numbers are timed; the pool persists, as in RMM.
 struct step {
     std::uint32_t bytes;
     std::uint32_t given;  // index among the live blocks; `none` for an allocation

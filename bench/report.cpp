@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Cost of recording: an event and its parts with one thread and with two, a recorded allocation compared with a bare one, the summary of a
-/// large pool, and reading a full recorder. For comparison only: the same event with the clock of the standard library, and under a lock.
+/// Cost of recording: an event and its parts with one thread and with two, a recorded allocation and a bare one, the summary of a large
+/// pool, and reading a full recorder. For comparison only: the same event with the standard library's clock, and under a lock.
 #include <array>
 #include <chrono>
 #include <cstddef>

@@ -59,8 +59,8 @@ template <class Number>
     return *bytes;
 }
 
-/// Body of main: parses the arguments and calls run(command), or prints the usage if help was requested. Returns the exit status: 0 on
-/// success, 2 for a usage_error, 1 for any other exception; errors are printed to standard error.
+/// Body of main: parses the arguments and calls run(command), or prints the usage on request. Prints errors to standard error. Returns the
+/// exit status: 0 on success, 2 for a usage_error, 1 for any other exception.
 template <class Parse, class Run>
 [[nodiscard]] int run(char const* program, char const* usage, std::vector<std::string_view> const& arguments,
                       Parse parse, Run run) {

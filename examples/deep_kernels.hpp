@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The kernels of deep_network.hpp. The result for a sample does not depend on the number of samples per launch, and sums over samples
-/// accumulate onto the stored values in sample order. A batch that is split into parts therefore gives bitwise the result of the whole
-/// batch.
+/// The kernels of deep_network.hpp. A sample's result does not depend on the number of samples per launch, and sums accumulate onto the
+/// stored values in sample order, so a batch that is split into parts gives bitwise the same result.
 #pragma once
 
 #include <cmath>

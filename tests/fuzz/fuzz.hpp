@@ -67,7 +67,7 @@ private:
 };
 
 /// Runs a parser on an input of `size` bytes. It must return, or throw a data_error whose offset lies within the input, and allocate at
-/// most 8 KiB plus `factor` times the input on the heap. Any other exception ends the program. Returns true if the parser returned.
+/// most 8 KiB + factor * size of heap memory. Any other exception ends the program. Returns true if the parser returned.
 template <class Parse>
 bool is_read_or_refused(std::size_t size, std::size_t factor, Parse&& parse) {
     support::heap_watch const watch;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Tests the core of cuota by values on a machine with a GPU: each part computes on the device and checks every number. Runs on the
-/// simulated runtime too, with smaller sizes.
+/// Tests the core of cuota by values on a GPU: each part computes on the device and checks every number. Runs on the simulated runtime too,
+/// with smaller sizes.
 ///
 ///     gpu_truth [--list] [--seconds] [--reuses=N] [PART...]
 ///

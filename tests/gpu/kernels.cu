@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Instantiates every kernel of the library that is limited by memory bandwidth, so that nvcc generates machine code for it;
-/// machine_code.py compiles this file and inspects the code. It is not run.
+/// Instantiates every bandwidth-limited kernel of the library, so that nvcc generates machine code, which machine_code.py inspects. It is
+/// not run.
 #include <cstdint>
 
 #include <cuota/data/device_conversion.hpp>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A program and a library with hidden symbols share one state. Without arguments, the program is linked with the library. With the
-// library's path, it opens the library and exports its own symbols; with `closed` after the path it also closes it. With `apart` after the
-// path it exports nothing: the library has a state of its own, and each use of the program's objects there is reported as misuse that names
+// library's path, it opens the library and exports its own symbols; `closed` after the path makes it close the library, too. With `apart`
+// after the path it exports nothing: the library has a state of its own, and reports each use of the program's objects as misuse that names
 // the cause.
 #include "library.hpp"
 

@@ -14,7 +14,7 @@
 #include "simulator/control.hpp"
 
 /// Seeded bugs: small programs with one bug each, and the same programs corrected. The simulator must report the bug in one line that names
-/// its source locations, and must report nothing for the corrected program.
+/// its source locations, and nothing for the corrected program.
 namespace control {
 
 inline constexpr std::size_t size = 1000;

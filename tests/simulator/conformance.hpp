@@ -59,10 +59,10 @@ inline bool all_are(std::vector<unsigned char> const& bytes, unsigned char value
     return !bytes.empty();
 }
 
-/// Blocks a stream at this point until it is opened. A host function, as any program may use.
+/// Blocks a stream at this point until it is opened. Uses a host function, as any program may.
 ///
-/// While it is closed, a test must not wait for another host function: CUDA may run host functions of independent streams one after the
-/// other. A gate that is closed for 10 seconds opens itself, so that a call that waits for it fails the test instead of hanging it.
+/// While it is closed, a test must not wait for another host function: CUDA may run host functions of independent streams in sequence. A
+/// gate opens itself after 10 seconds, so that a call that waits for it fails the test instead of hanging it.
 class gate {
 public:
     static constexpr std::chrono::seconds longest_wait{10};

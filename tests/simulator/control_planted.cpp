@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Ten bugs of CUDA programs, each with its corrected twin, under ten seeds. The table lists the detector of each bug by build: the
-// simulator with strict memory in the plain build, the sanitizer in its build. In every build all detectors must be silent about the twin.
-// If CUOTA_PLANTED_TABLE is set, the counts are printed.
+// Ten bugs of CUDA programs, each with its corrected twin, under ten seeds. The table lists each bug's detector by build: the simulator
+// with strict memory in the plain build, the sanitizer in its build. In every build all detectors must be silent about the twin.
+// CUOTA_PLANTED_TABLE prints the counts.
 
 using namespace control;
 
