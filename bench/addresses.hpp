@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A source of addresses that nothing is behind: a pool never touches its memory.
+/// An upstream that returns addresses without memory behind them; a pool never accesses its memory.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A device that another process fills: a budget of the device is refused what that process holds, before the driver would
-/// have to, and has it when the process has ended. beside_another [SHARE], the other's share of the device, 0.5 if not given.
+/// Another process fills the device: the device's budget must refuse that memory before the driver does, and grant it after the process has
+/// ended. beside_another [SHARE]: the process's share of the device, 0.5 by default.
 ///
-/// Ends with status 1 when the driver refused something, when the budget was passed, or when it never said no.
+/// Exit status 1 if the driver refused a request, or if the budget was exceeded or never refused.
 #include <unistd.h>
 
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kept_free = 256_MiB;
 
-/// Another process that holds memory of the device for as long as this lives. To be made before this process calls CUDA.
+/// Child process that holds device memory until this object is destroyed. Construct it before this process calls CUDA.
 class other_process {
 public:
     explicit other_process(double share) {
@@ -47,7 +47,7 @@ public:
         if (child_ > 0) waitpid(child_, nullptr, 0);
     }
 
-    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< 0: it could not
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  ///< 0: its allocation failed
 
 private:
     [[noreturn]] static void hold(double share, int tell, int leash) {
@@ -59,7 +59,7 @@ private:
         }
         char nothing = 0;
         if (write(tell, &bytes, sizeof bytes) == static_cast<ssize_t>(sizeof bytes))
-            (void)!read(leash, &nothing, 1);  // until the other end is closed
+            (void)!read(leash, &nothing, 1);  // returns when the parent closes its end
         _exit(0);
     }
 
@@ -82,7 +82,7 @@ int main(int argc, char** argv) try {
     std::printf("%s\nthe other process holds %s\n", device.name().c_str(),
                 cuota::bytes_text(other->bytes()).c_str());
 
-    // On the simulated runtime every process has a device of its own, and less will do.
+    // On the simulated runtime every process has a device of its own, so a small share suffices.
     cuota::budget const budget = cuota::budget::of_device(device, is_simulated ? 0.03 : 1.0, kept_free);
     cuota::scoped_pool pool{budget, {.name = "greedy"}};
     cuota::stream const stream;

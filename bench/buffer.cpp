@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What an owner of device memory costs beside what it owns, and what a lease does, on one thread. Beside ours: a raw pair of the
-// same pool, a raw call of the runtime, and thrust::device_vector on host memory (its CPP system).
+// Overhead of an owner of device memory and of a lease, on one thread, compared with raw calls of the same pool and of the runtime, and
+// with thrust::device_vector on host memory (its CPP system).
 //
-// On the simulated runtime, set CUOTA_SIM_ORDER=off: else each lease tells the simulator what it may touch, which is what
-// the time would be of.
+// On the simulated runtime, set CUOTA_SIM_ORDER=off; otherwise the race checks dominate the time.
 
 #include <cstddef>
 #include <utility>
@@ -107,14 +106,14 @@ BENCHMARK(raw_call_of_the_runtime);
 #ifdef CUOTA_HAS_THRUST
 void thrust_device_vector(benchmark::State& state) {
     for (auto _ : state) {
-        thrust::device_vector<float> some(count);  // fills it with zeros, always
+        thrust::device_vector<float> some(count);  // always filled with zeros
         benchmark::DoNotOptimize(some);
     }
 }
 BENCHMARK(thrust_device_vector);
 #endif
 
-// What a launch of a kernel does with its arguments, without the launch.
+// The handling of a kernel launch's arguments, without the launch.
 void take_arguments(cuota::device_span<float const> x, cuota::device_span<float const> y,
                     cuota::device_span<float> z) {
     benchmark::DoNotOptimize(x.data());
@@ -129,7 +128,7 @@ struct three_buffers : warm_pool {
 };
 
 void arguments_of_a_kernel(benchmark::State& state) {
-    std::vector<float> some(count);  // whose address is as good as another
+    std::vector<float> some(count);  // any address will do
     cuota::device_span<float> const x{some.data(), count}, y = x, z = x;
     for (auto _ : state) take_arguments(x, y, z);
 }
@@ -141,7 +140,7 @@ void arguments_of_a_kernel_as_leases(benchmark::State& state) {
 }
 BENCHMARK(arguments_of_a_kernel_as_leases);
 
-// The loop of the next one, without the lease: what that costs is the difference.
+// The loop of lease_at_home without the lease; the difference is the cost of the lease.
 void pointer_instead_of_a_lease(benchmark::State& state) {
     std::vector<float> some(count);
     cuota::device_span<float> const z{some.data(), count};
@@ -166,7 +165,7 @@ void lease_elsewhere(benchmark::State& state) {
 }
 BENCHMARK(lease_elsewhere);
 
-// Home writes, another reads: an event each way.
+// The home stream writes and another stream reads: one event in each direction.
 void handed_to_and_fro(benchmark::State& state) {
     warm_pool warm;
     cuota::stream const other;

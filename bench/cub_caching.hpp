@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// CUB's caching allocator as a peer of pools, where CCCL is beside the toolkit: CUOTA_BENCH_CUB says whether.
+/// CUB's caching allocator as a peer of pools, if CCCL is available beside the toolkit; in that case CUOTA_BENCH_CUB is defined.
 #pragma once
 
 #if __has_include(<cub/util_allocator.cuh>)
@@ -20,7 +20,7 @@ namespace bench {
 
 class cub_caching {
 public:
-    /// Bins of growth^smallest to growth^largest bytes; nothing is given back to the runtime.
+    /// Bins of growth^smallest to growth^largest bytes; never releases memory to the runtime.
     cub_caching(unsigned growth, unsigned smallest, unsigned largest)
         : all_{growth, smallest, largest, std::numeric_limits<std::size_t>::max()} {}
 
@@ -32,7 +32,7 @@ public:
     void deallocate(cuota::stream_ref, void* p, std::size_t) {
         cuota::rt::check(all_.DeviceFree(p), "DeviceFree");
     }
-    /// Bytes taken of the runtime, in use or not.
+    /// Returns the bytes allocated from the runtime, live or cached.
     [[nodiscard]] std::size_t taken() const {
         auto const& bytes = all_.cached_bytes.at(cuota::device::current().ordinal());
         return bytes.free + bytes.live;

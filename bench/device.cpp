@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What only a device can say: a loader beside copies of pinned memory that is never refilled, leases in a stream of kernels,
-/// pages beside whole allocations, a step beside its graph, casts to 16 bits beside a copy. Each has its peer in the same
-/// program. On the simulated runtime it runs as well, on less, so that it is tried; its times say nothing then.
+/// Benchmarks that need a device, each beside a peer: a loader and copies of pinned memory that is never refilled, leases in a stream of
+/// kernels, mapped pages and whole allocations, a step and its graph, casts to 16 bits and a copy. On the simulated runtime it runs with
+/// smaller sizes, as a test; its times mean nothing there.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -40,11 +40,11 @@ void set_bytes(benchmark::State& state, std::size_t each) {
     state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(each));
 }
 
-// ---- From pinned memory to the device, a slot at a time.
+// ---- From pinned memory to the device, one slot at a time.
 
 constexpr std::size_t sample_bytes = 64 << 10;
 
-/// Samples that need not be read: what is left is the loader and the link.
+/// A source that needs no reading, so that only the loader and the link are measured.
 class read_already {
 public:
     explicit read_already(std::uint64_t samples) : samples_{samples} {}
@@ -81,7 +81,7 @@ void loader(benchmark::State& state) {
     one_epoch_an_iteration(state, from, bytes_of_an_epoch());
 }
 
-// With four threads that copy samples into the slots.
+// Four worker threads copy samples into the slots.
 void loader_of_memory(benchmark::State& state) {
     std::size_t const samples = on_a_gpu(512_MiB, 64_MiB) / sample_bytes;
     cuota::memory_source const some{
@@ -90,7 +90,7 @@ void loader_of_memory(benchmark::State& state) {
     one_epoch_an_iteration(state, from, samples * sample_bytes);
 }
 
-// The same slots, copied one after the other, and never refilled.
+// The same slots, copied one after the other and never refilled.
 void raw_pinned_copy(benchmark::State& state) {
     std::size_t const bytes = static_cast<std::size_t>(state.range(0)) << 20;
     cuota::stream const stream;
@@ -113,7 +113,7 @@ BENCHMARK(loader) CUOTA_SLOTS;
 BENCHMARK(loader_of_memory) CUOTA_SLOTS;
 BENCHMARK(raw_pinned_copy) CUOTA_SLOTS;
 
-// ---- A thousand kernels in a row, each of two buffers. Items are kernels.
+// ---- A thousand kernels in sequence on two buffers. Items are kernels.
 
 constexpr int kernels = 1000;
 constexpr std::size_t elements = 4096;
@@ -158,7 +158,7 @@ void kernels_by_leases(benchmark::State& state) {
 }
 BENCHMARK(kernels_by_leases)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// A buffer for each, too, which the next takes again.
+// Additionally allocates a buffer per kernel, which the next kernel's buffer reuses.
 void kernels_with_a_buffer_each(benchmark::State& state) {
     two_buffers of;
     for (auto _ : state) {
@@ -191,7 +191,7 @@ void kernels_with_cudaMallocAsync_each(benchmark::State& state) {
 }
 BENCHMARK(kernels_with_cudaMallocAsync_each)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// ---- Blocks, each of 8 MiB more than fitted before, and their end. Bytes are what was taken of the device.
+// ---- Blocks of 8 MiB, each of which makes the pool grow, and their deallocation. Bytes are those allocated from the device.
 
 [[nodiscard]] std::size_t block_bytes() { return on_a_gpu(8_MiB, 2_MiB); }
 
@@ -223,7 +223,7 @@ void cudaMalloc_each(benchmark::State& state) {
 }
 BENCHMARK(cudaMalloc_each)->Apply(few_and_many);
 
-// ---- A step of a hundred small kernels, each into a buffer of its own: step by step, and as a graph. Items are kernels.
+// ---- A step of a hundred small kernels, each with an output buffer of its own, run eagerly and as a graph. Items are kernels.
 
 constexpr int layers = 100;
 
@@ -265,7 +265,7 @@ void planned_step_as_a_graph(benchmark::State& state) {
 }
 BENCHMARK(planned_step_as_a_graph)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
-// The same kernels, captured and launched by CUDA's own calls, between buffers that stay.
+// The same kernels, captured and launched with CUDA's own calls, on buffers that are allocated once.
 void graph_made_by_hand(benchmark::State& state) {
     two_buffers of;
     std::vector<cuota::device_buffer<float>> outputs;
@@ -295,7 +295,7 @@ void graph_made_by_hand(benchmark::State& state) {
 }
 BENCHMARK(graph_made_by_hand)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
-// ---- To 16 bits and back. Bytes are those read and written.
+// ---- Casts to 16 bits and back. Bytes are those read and written.
 
 [[nodiscard]] std::size_t numbers() { return on_a_gpu(64 << 20, 1 << 20); }
 
@@ -332,7 +332,7 @@ void copy_on_the_device(benchmark::State& state) {
 }
 BENCHMARK(copy_on_the_device)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// ---- Other kernels that only move memory. Bytes are those read and written.
+// ---- Other kernels limited by memory bandwidth. Bytes are those read and written.
 
 struct numbers_on_device {
     cuota::stream stream;
@@ -390,7 +390,7 @@ void convert_bytes(benchmark::State& state) {
 BENCHMARK(convert_bytes<float>)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(convert_bytes<cuota::half>)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// The driver fills with values of 2 and 4 bytes, a kernel of the library with values of 8.
+// Values of 2 and 4 bytes are filled by the driver, values of 8 bytes by a kernel of the library.
 template <class T>
 void fill_buffer(benchmark::State& state, T value) {
     numbers_on_device on;
@@ -414,7 +414,7 @@ void memset_of_bytes(benchmark::State& state) {
 }
 BENCHMARK(memset_of_bytes)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// A byte a number, and 4 for each 256.
+// Stores one byte per number, and 4 bytes per 256 numbers.
 void quantised_store(benchmark::State& state) {
     numbers_on_device on;
     auto const some = on.of(0.1F);
@@ -441,7 +441,8 @@ void pruned_pack(benchmark::State& state) {
 }
 BENCHMARK(pruned_pack)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// A step of 100 million parameters. It reads and writes each parameter (8 bytes) and its two codes (4), and reads its gradient (4).
+// A step of 100 million parameters. Per parameter it reads and writes the parameter (8 bytes) and two codes (4), and reads the gradient
+// (4).
 void adamw_in_8_bits(benchmark::State& state) {
     std::size_t const count = on_a_gpu(100'000'000, 1 << 20);
     numbers_on_device on;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How often a limit refuses what fits, whoever keeps it. A Limiter is made of a number of bytes: try_charge(bytes), refund(bytes).
+/// Measures how often a limiter refuses requests that fit. A Limiter is constructed from a number of bytes and has try_charge(bytes) and
+/// refund(bytes).
 #pragma once
 
 #include <algorithm>
@@ -17,8 +18,7 @@
 
 namespace bench {
 
-// Runs work(0), work(1) and so on, each on its thread, all at once; returns the seconds from the first start to the
-// last end.
+// Runs work(0), work(1), ... concurrently on one thread each. Returns the seconds from the first start to the last end.
 template <class Work>
 double seconds_of(int threads, Work work) {
     using clock = std::chrono::steady_clock;
@@ -38,7 +38,7 @@ double seconds_of(int threads, Work work) {
     return std::chrono::duration<double>(*last - *first).count();
 }
 
-// 3,000,000 charges that always fit, by half of the threads, while the others ask for what never does.
+// Half of the threads make 3,000,000 charges that always fit, while the other half request more than ever fits.
 template <class Limiter>
 void refusals_of_what_fits(benchmark::State& state) {
     constexpr int charges = 3'000'000;

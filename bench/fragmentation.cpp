@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How much of a pool's memory can be used when several streams share it: 60,000 allocations of 64 KiB to 256 MiB,
-/// log-uniform, each by one of some streams, in a pool of 8 GiB of which at most a given share is live; whatever goes to
-/// make room is chosen at random. What does not fit although the bytes are there is a refusal. The streams are busy
-/// throughout, so that each hand-over from one to another needs a wait.
+/// Usable share of a pool of 8 GiB that several streams share: 60,000 allocations of 64 KiB to 256 MiB, log-uniform, on random streams;
+/// random blocks are freed to keep the live bytes below a given share. A request that fails although enough bytes are free counts as a
+/// refusal. The streams are busy throughout, so each reuse across streams needs a wait.
 ///
-/// Beside it the shape that peers have (listed_pool.hpp), and a pool that grows by mappings of many pages up to the same cap.
+/// Compared with the design of the peers (listed_pool.hpp), and with a pool that grows by mapping large ranges up to the same cap.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -53,7 +52,7 @@ void streams_on_one_pool(benchmark::State& state) {
     }
 }
 
-// A pool that grows up to the same cap by mappings, large at first: what is live at most, of ten thousand.
+// A pool that grows up to the same cap by mappings, which start large. `live` is the maximum live share, in ten-thousandths of the cap.
 void grown_by_mappings(benchmark::State& state) {
     for (auto _ : state) {
         cuota::budget const account{"bench", cap};

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How fast samples come together: memory_source beside a memcpy for each, raw_source from the page cache beside the same
-/// preads alone. Both into pinned slots that go round, as a loader's do; no device is involved.
+/// Throughput of gathering samples: memory_source compared with one memcpy per sample, and raw_source from the page cache compared with the
+/// same preads alone. Both write into a ring of pinned slots, as a loader does; no device is involved.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ constexpr std::size_t all_bytes = std::size_t{256} << 20;
 constexpr std::size_t slot_bytes = std::size_t{8} << 20;
 constexpr std::size_t slots = 3;
 
-// The order of an epoch: of records of so many bytes, as they stand or shuffled.
+// Returns the order of an epoch over records of `record` bytes, sequential or shuffled.
 std::vector<std::uint64_t> order_of(std::size_t record, bool shuffled) {
     std::vector<std::uint64_t> order(all_bytes / record);
     for (std::size_t i = 0; i != order.size(); ++i) order[i] = i;
@@ -43,7 +43,7 @@ void gather_batches(benchmark::State& state, Gather gather) {
     std::vector<std::uint64_t> const order = order_of(record, state.range(1) != 0);
     cuota::pinned_buffer<std::byte> ring{slots * slot_bytes};
     std::span<std::byte> const memory = ring.write();
-    std::ranges::fill(memory, std::byte{1});  // the pages are there
+    std::ranges::fill(memory, std::byte{1});  // faults the pages in
     std::size_t const batch = slot_bytes / record;
     std::size_t next = 0;
     std::size_t slot = 0;
@@ -79,7 +79,7 @@ void memcpy_each(benchmark::State& state) {
     });
 }
 
-// A file of those bytes, in the page cache for as long as the program runs.
+// A file with those bytes, which is in the page cache while the program runs.
 std::string const& the_file() {
     static struct file_on_disk {
         file_on_disk() {
@@ -105,7 +105,7 @@ void raw_source(benchmark::State& state) {
         from.gather(samples, {&to, 1});
     });
 }
-// A run of records that follow each other is one pread here, too.
+// Reads a run of consecutive records by one pread, like raw_source.
 void pread_each(benchmark::State& state) {
     auto const record = static_cast<std::size_t>(state.range(0));
     std::size_t const header = all_bytes % record;
@@ -123,7 +123,7 @@ void pread_each(benchmark::State& state) {
     ::close(from);
 }
 
-// ---- rows: texts of u32 words, of any length up to twice the mean ----
+// ---- rows: texts of u32 words, with lengths up to twice the mean ----
 
 struct texts {
     explicit texts(std::size_t mean) {

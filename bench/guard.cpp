@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a budget costs: a pair of charge and refund by depth and by threads, refusals, growth, reservations; and how
-/// often it refuses what fits. Beside it, for comparison only, the limiters that programs write for themselves.
+/// Costs of a budget: a pair of charge and refund by depth and by threads, refusals, growth, reservations; and its rate of false refusals.
+/// Compared with the limiters that programs commonly write.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -28,9 +28,9 @@ using bench::seconds_of;
 
 constexpr std::size_t bytes = 256;
 
-// ---- For comparison: three limiters of one level, as they are often written. None is part of the library.
+// ---- For comparison: three common limiters of one level. They are not part of the library.
 
-// Adds, then compares: what is about to be taken back is in the way of others, so it refuses what fits.
+// Adds first and compares afterwards. Charges that are about to be undone make other threads fail, so it refuses requests that fit.
 class adds_first {
 public:
     explicit adds_first(std::size_t limit) : limit_{limit} {}
@@ -64,7 +64,7 @@ private:
     std::atomic<std::size_t> held_ = 0;
 };
 
-// Exact, and could be for a tree.
+// Exact; could be extended to a tree.
 class locks {
 public:
     explicit locks(std::size_t limit) : limit_{limit} {}
@@ -85,7 +85,7 @@ private:
     std::mutex guard_;
 };
 
-// The library's, by the same two calls.
+// The library's budget behind the same two functions.
 class budget {
 public:
     explicit budget(std::size_t limit) : budget_{"root", limit} {}
@@ -126,7 +126,7 @@ BENCHMARK(charge_and_refund<adds_first>);
 BENCHMARK(charge_and_refund<compares_and_swaps>);
 BENCHMARK(charge_and_refund<locks>);
 
-// A success by itself: of bytes that the thread gave back before.
+// A success alone; the bytes come from an earlier refund of the same thread.
 template <class Limiter>
 void granted_try_charge(benchmark::State& state) {
     constexpr std::size_t plenty = std::size_t{1} << 50;
@@ -151,7 +151,7 @@ BENCHMARK(refused_try_charge<adds_first>);
 BENCHMARK(refused_try_charge<compares_and_swaps>);
 BENCHMARK(refused_try_charge<locks>);
 
-// By the root, with levels of room below it.
+// Refused by the root; the levels below it would grant the request.
 void refused_try_charge_by_levels(benchmark::State& state) {
     cuota::budget root{"root", 100};
     cuota::budget leaf = root;
@@ -160,7 +160,7 @@ void refused_try_charge_by_levels(benchmark::State& state) {
 }
 BENCHMARK(refused_try_charge_by_levels)->ArgName("levels")->Arg(1)->Arg(2)->Arg(4)->Arg(8);
 
-// The figure of a refusal: refused over granted, by turns of one run, the best of each, so that other load is in neither.
+// Time of a refusal over time of a success: measured alternately in one run, minimum of each, to exclude other load.
 void refusal_over_success(benchmark::State& state) {
     constexpr std::size_t plenty = std::size_t{1} << 50;
     cuota::budget grants{"grants", cuota::unlimited};
@@ -191,7 +191,7 @@ void thrown_refusal(benchmark::State& state) {
 }
 BENCHMARK(thrown_refusal);
 
-// Every charge makes a new peak, so every one goes by the tree's lock.
+// Every charge sets a new peak, so every charge takes the tree's lock.
 void charge_that_grows(benchmark::State& state) {
     cuota::budget leaf = chain(static_cast<std::size_t>(state.range(0)));
     for (auto _ : state) leaf.charge(bytes);
@@ -204,7 +204,7 @@ void reserve_and_end(benchmark::State& state) {
 }
 BENCHMARK(reserve_and_end);
 
-// 256 B is held ready by the thread; 1 MiB never is, so the lock is taken and the driver asked when it is time.
+// 256 B come from the thread's stock. 1 MiB never does, so each charge takes the lock and queries the driver when the last figure is stale.
 void charge_and_refund_of_device(benchmark::State& state) {
     cuota::budget b = cuota::budget::of_device(cuota::device::current());
     auto const size = static_cast<std::size_t>(state.range(0));
@@ -215,7 +215,7 @@ void charge_and_refund_of_device(benchmark::State& state) {
 }
 BENCHMARK(charge_and_refund_of_device)->ArgName("bytes")->Arg(256)->Arg(1 << 20);
 
-// Under a threshold that is never reached.
+// With an alert whose threshold is never reached.
 void charge_and_refund_watched(benchmark::State& state) {
     cuota::budget b{"root", 1'000'000};
     cuota::watch const watched{b, {0.9}, 0.1, [](cuota::watch_event const&) {}};
@@ -226,7 +226,7 @@ void charge_and_refund_watched(benchmark::State& state) {
 }
 BENCHMARK(charge_and_refund_watched);
 
-// Memory that costs nothing, so that what is left is the account and the table of what is alive.
+// Memory at no cost, so that only the account and the table of live blocks are measured.
 struct one_block {
     static void* allocate(cuota::stream_ref, std::size_t, std::size_t) noexcept { return block.data(); }
     static void deallocate(cuota::stream_ref, void*, std::size_t, std::size_t) noexcept {}
@@ -262,7 +262,7 @@ BENCHMARK(charge_and_refund_on_one_root<adds_first>)->ThreadRange(1, 4)->UseReal
 BENCHMARK(charge_and_refund_on_one_root<compares_and_swaps>)->ThreadRange(1, 4)->UseRealTime();
 BENCHMARK(charge_and_refund_on_one_root<locks>)->ThreadRange(1, 4)->UseRealTime();
 
-// The figure of threads: what two do together over what one does alone, by turns of one run, the best of each.
+// Throughput of two threads over that of one: measured alternately in one run, best of each.
 template <class Limiter>
 void two_threads_over_one(benchmark::State& state) {
     constexpr int pairs = 1'000'000;
@@ -285,7 +285,7 @@ BENCHMARK(two_threads_over_one<adds_first>)->UseRealTime()->Unit(benchmark::kMil
 BENCHMARK(two_threads_over_one<compares_and_swaps>)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(two_threads_over_one<locks>)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// One thread charges, another refunds, never far behind: nothing that a thread holds ready helps for long.
+// One thread charges and another refunds, at most `ahead` charges later, so the stocks of the threads are of little help.
 template <class Limiter>
 void charged_here_refunded_there(benchmark::State& state) {
     constexpr int pairs = 200'000;

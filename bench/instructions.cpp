@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The hot paths, for instructions.py: each is warmed, and then runs so often under callgrind's eyes, if it is there.
-/// Prints "path operations" for each. A machine's mood has no part in what is counted. CUOTA_BENCH_SLOWER names a path that
-/// then runs 6 % more often than it says: who reads the counts has to notice.
+/// The hot paths for instructions.py: each is warmed up and runs a fixed number of times, instrumented if under callgrind. Prints "path
+/// operations" for each. Instruction counts do not depend on the machine's load. CUOTA_BENCH_SLOWER names a path that runs 6 % more often
+/// than printed, which instructions.py must detect.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -38,7 +38,7 @@ using namespace cuota::literals;
 
 constexpr std::size_t times = 2'000;
 
-/// Keeps the compiler from seeing what becomes of it.
+/// Keeps the compiler from optimizing the value away.
 template <class T>
 void keep(T const& value) {
     asm volatile("" : : "r,m"(value) : "memory");
@@ -52,7 +52,7 @@ void count(char const* name, Path path, std::size_t runs = times, std::size_t op
     CALLGRIND_ZERO_STATS;
     CALLGRIND_START_INSTRUMENTATION;
     for (std::size_t i = 0; i != runs + more; ++i) path();
-    CALLGRIND_DUMP_STATS_AT(name);  // what ends the instrumentation forgets what was counted
+    CALLGRIND_DUMP_STATS_AT(name);  // STOP_INSTRUMENTATION alone would discard the counts
     CALLGRIND_STOP_INSTRUMENTATION;
     std::printf("%s %zu\n", name, runs * operations_in_a_run);
 }

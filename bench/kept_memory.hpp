@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// cudaMallocAsync as a program uses it that wants speed.
+/// cudaMallocAsync in a program that is tuned for speed.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace bench {
 
-/// While it lives, the default pool of the current device keeps freed memory: its release threshold is at its maximum. By
-/// default the threshold is 0, and the driver takes memory back at each synchronization. Destroying it restores the threshold and
-/// releases what is kept.
+/// While it exists, the default pool of the current device caches freed memory: its release threshold is at the maximum. With the default
+/// threshold of 0, the driver releases memory at each synchronization. The destructor restores the threshold and releases the cached
+/// memory.
 class kept_memory {
 public:
     kept_memory() {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The shape that peers have: a mutex and, for each stream, a best-fit list by address with neighbours merged, which takes
-/// from the lists of others, and merges them, when its own has nothing.
+/// The design of the peers: a mutex and, for each stream, a best-fit list in address order with coalescing. If the list of a stream has no
+/// fit, blocks are moved from the lists of other streams and merged.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace bench {
 
-/// Deals in offsets into one segment. Waits are counted, not made.
+/// Allocates offsets in one segment. Waits are counted but not made.
 class listed_pool {
 public:
     listed_pool(std::size_t streams, std::size_t bytes) : lists_(streams) { lists_[0].push_back({0, bytes}); }

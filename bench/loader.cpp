@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The rate at which samples in memory reach the device, by a loader and by a loop that fills a slot, copies it and waits;
-/// and the end of a loader.
+/// Rate at which samples in memory reach the device, with a loader and with a loop that fills a slot, copies it and waits; and the time to
+/// stop a loader.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -67,8 +67,8 @@ void fill_copy_wait(benchmark::State& state) {
 }
 BENCHMARK(fill_copy_wait)->ArgName("batch")->Arg(16)->Arg(1024)->UseRealTime();
 
-// From the last batch that a program wants until every thread has ended: a loader that is left while its workers read, 5 ms a
-// time. An error when that took 50 ms longer than a read.
+// Measures the time from leaving the epoch loop until all threads of the loader have ended, while workers are in reads of 5 ms each. Fails
+// if this takes over 50 ms longer than a read.
 void left_early(benchmark::State& state) {
     using clock_type = std::chrono::steady_clock;
     constexpr std::chrono::milliseconds read{5};

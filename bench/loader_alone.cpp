@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a loader costs by itself: a source that reads nothing, and a device whose copies and events are over at once.
-/// What is left is the hand-over of batches between worker and consumer. Beside it the same hand-over of a number, by
-/// a queue with a mutex and condition variables. No batch may allocate: that is counted, and an error.
+/// Overhead of a loader itself: its source reads nothing, and copies and events complete at once, so only the hand-over of batches between
+/// worker and consumer remains. Compared with a queue of numbers with a mutex and condition variables. A batch that allocates is an error.
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -20,8 +19,7 @@
 #include <cuota/cuota.hpp>
 #include <cuota/simulator/simulator.hpp>
 
-// Allocations of all threads. Not inlined: a compiler that saw malloc and free inside would take a new and its delete for a
-// mismatch.
+// Allocations of all threads. Not inlined: a compiler that sees malloc and free inside would warn of mismatched new and delete.
 std::atomic<std::int64_t> allocations = 0;
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
     allocations.fetch_add(1, std::memory_order_relaxed);
@@ -31,7 +29,7 @@ std::atomic<std::int64_t> allocations = 0;
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-// In place of the simulated runtime's, which are found after the program's own.
+// These replace the functions of the simulated runtime: the linker finds the program's definitions first.
 extern "C" {
 cudaError_t cudaMemcpyAsync(void*, void const*, std::size_t, cudaMemcpyKind, cudaStream_t) {
     return cudaSuccess;
@@ -72,10 +70,10 @@ void batch_of_nothing(benchmark::State& state) {
         for (cuota::batch b : loader.epoch(epoch++))
             benchmark::DoNotOptimize(b.view<std::uint8_t>(stream).data());
     };
-    run();  // each slot's events, and the places for its streams
+    run();  // warm-up: creates each slot's events and stream entries
     std::int64_t const before = allocations;
     for (auto _ : state) run();
-    if (std::int64_t const made = allocations - before; made > 10)  // the benchmark itself makes some
+    if (std::int64_t const made = allocations - before; made > 10)  // the benchmark itself makes a few
         state.SkipWithError(("allocations: " + std::to_string(made)).c_str());
     state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(batches));
 }
@@ -84,7 +82,7 @@ BENCHMARK(batch_of_nothing)
     ->ArgsProduct({{16}, {1, 2}, {2, 3}})
     ->UseRealTime();
 
-// A bounded queue of numbers, as one is usually written.
+// A bounded queue of numbers, as commonly written.
 class queue {
 public:
     explicit queue(std::size_t room) : room_{room} {}

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How much of reading, copying and computing a loader does at the same time. Each takes 5 ms a batch here: the source
-/// sleeps, the simulated link has that speed, and the kernel that time. Beside it the loop that does one after the other.
+/// Overlap of reading, copying and computing in a loader. Each takes 5 ms per batch: the source sleeps, the simulated link has the matching
+/// bandwidth, and the kernel takes that time. Compared with a sequential loop.
 ///
-/// `efficiency` is the time that the slowest stage takes alone, measured just before, and the first batch's way through the
-/// other two, over the time taken. Ends with status 1 when the loader's own choice of slots (the first row) has a median
-/// below 0.94.
+/// `efficiency` = (time of the slowest stage alone, measured just before, + latency of the first batch in the other two) / measured time.
+/// Exit status 1 if its median with the default slots (the first row) is below 0.94.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -35,7 +34,7 @@ constexpr std::uint64_t batches = 100;
 constexpr std::size_t batch_bytes = 1u << 20;
 constexpr double gate = 0.94;
 
-// One sample a batch; to read it takes as long as a stage.
+// One sample per batch; reading it takes as long as a stage.
 class slow_source {
 public:
     [[nodiscard]] std::uint64_t size() const { return batches; }
@@ -44,7 +43,7 @@ public:
     void gather(std::span<std::uint64_t const> samples, std::span<std::span<std::byte> const> out) const {
         auto const end = clock_type::now() + stage * samples.size();
         std::memset(out[0].data(), 1, out[0].size());
-        (void)::prctl(PR_SET_TIMERSLACK, 1);  // a reader would not sleep 50 us longer than it reads
+        (void)::prctl(PR_SET_TIMERSLACK, 1);  // the default timer slack would add 50 us to each sleep
         std::this_thread::sleep_until(end);
     }
 
@@ -65,7 +64,7 @@ void set_stages() {
     cuota::simulator::set_link(link);
 }
 
-// What the three stages have to do, one stage at a time.
+// The work of the three stages, one stage at a time.
 class stages_alone {
 public:
     void read() {
@@ -109,8 +108,8 @@ double seconds_of(Action action) {
 
 std::vector<double> of_first_row;
 
-// Runs the action, which takes all batches through all stages, once an iteration, and before it each stage alone: sleepers
-// wake late, and here by as much.
+// Per iteration, runs each stage alone and then `action`, which moves all batches through all stages. Timers fire late; measuring the
+// stages just before gives both the same delay.
 template <class Action>
 void measure(benchmark::State& state, std::vector<double>* into, Action action) {
     set_stages();
@@ -146,7 +145,7 @@ void loader(benchmark::State& state) {
 }
 BENCHMARK(loader)
     ->ArgNames({"host_slots", "device_slots"})
-    ->Args({0, 0})  // what it chooses: one worker, so 3 and 2
+    ->Args({0, 0})  // the default: one worker, so 3 and 2
     ->Args({3, 3})
     ->Args({2, 2})
     ->Args({2, 1})

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// How much a pool takes for what is live in it, when it does not know what comes next: twenty steps of training, whose
-/// blocks have the same sizes each time or, as with sequences of many lengths, others. Beside it CUB's caching allocator with
-/// bins that double up to 1 GiB. `ratio` is the most that was taken over the most that was live; no memory is behind
-/// either but what the runtime gives.
+/// Reserved memory of a pool relative to its live memory, without knowledge of future requests: twenty training steps with blocks of the
+/// same sizes or, as with sequences of varying lengths, of different ones. Compared with CUB's caching allocator with bins that double up
+/// to 1 GiB. `ratio` = peak of reserved bytes / peak of live bytes. Neither touches its memory.
 #include <algorithm>
 #include <cstddef>
 #include <random>
@@ -20,7 +19,7 @@
 namespace {
 
 constexpr std::size_t blocks_in_a_step = 4'000;
-constexpr std::size_t longest = 64;  // a few GiB with it
+constexpr std::size_t longest = 64;  // a step of this length takes a few GiB
 constexpr int steps = 20;
 
 class our_pool {
@@ -43,7 +42,7 @@ struct cub_caching : bench::cub_caching {
 template <class Peer>
 class program {
 public:
-    /// One step, and what was taken for it at most.
+    /// Runs one step and records the peak of the bytes reserved for it.
     void run(std::vector<cuota::lifetime> const& blocks) {
         std::vector<void*> at(blocks.size());
         for (auto const& edge : cuota::detail::sorted_edges(blocks)) {
@@ -79,7 +78,7 @@ void steps_of_one_size(benchmark::State& state) {
     }
 }
 
-// From a quarter of the longest on.
+// Lengths vary from a quarter of the longest up to the longest.
 template <class Peer>
 void steps_of_many_lengths(benchmark::State& state) {
     std::mt19937 random{3};

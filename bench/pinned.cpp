@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What it takes to lock host memory: a driver that does all of it (pinned_memory) beside pages that threads touch first
-/// (registered_memory), and that touching alone, which needs no driver. On the simulator nothing is locked, and the
-/// rows that would say something of a driver are left out by name.
+/// Cost of locking host memory: by the driver alone (pinned_memory), and for pages that threads touch first (registered_memory); and the
+/// touching alone, which needs no driver. The simulator locks nothing; rows that measure a driver are skipped there by name.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

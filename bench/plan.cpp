@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a plan of offsets costs, and how close it comes to what is alive at once: traces in the shape of a training
-/// step, one simple rule beside the whole planner, and the checker. Then what a step costs that is served from a plan,
-/// beside the pool under it and the least that could be: a pointer that goes up. Items are pairs of allocation and release.
+/// Cost of offset planning, and its result relative to the peak of live bytes: traces in the shape of a training step, one greedy rule, the
+/// whole planner, and the checker. Then the cost of a step that is served from a plan, compared with the pool below it and with the lower
+/// bound, a bump allocator. Items are pairs of allocation and deallocation.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -32,7 +32,7 @@ void plan_a_training_step(benchmark::State& state) {
 }
 BENCHMARK(plan_a_training_step)->Apply(by_blocks);
 
-// No time for more than the first order, by size.
+// A time limit that allows only the first order, by size.
 void plan_by_one_simple_rule(benchmark::State& state) {
     auto const blocks = bench::training_step(static_cast<std::size_t>(state.range(0)));
     cuota::offset_plan plan;
@@ -49,7 +49,7 @@ void check_a_plan(benchmark::State& state) {
 }
 BENCHMARK(check_a_plan)->Apply(by_blocks);
 
-// What takes and gives the blocks of a step in order of time, on one stream.
+// Allocates and frees the blocks of a step in order of time, on one stream.
 class program {
 public:
     explicit program(std::vector<cuota::lifetime> const& blocks) : blocks_{blocks}, at_(blocks.size()) {
@@ -86,8 +86,8 @@ void serve_a_planned_step(benchmark::State& state) {
         auto const scope = plan.begin();
         step.run(memory, stream);
     };
-    run();  // is recorded
-    run();  // begins with the planning
+    run();  // recorded
+    run();  // starts with the planning
     for (auto _ : state) run();
     state.SetItemsProcessed(state.iterations() * step.pairs());
     auto const stats = plan.stats();
@@ -106,7 +106,7 @@ void serve_a_step_by_the_pool(benchmark::State& state) {
 }
 BENCHMARK(serve_a_step_by_the_pool)->ArgName("blocks")->Arg(100)->Arg(1'000)->Arg(10'000);
 
-// No slab would be large enough for it, and nothing is ever given back.
+// A bump allocator that never frees; no slab would be large enough for it.
 class rising_pointer {
 public:
     void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t) noexcept {

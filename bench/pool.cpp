@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a warm pool costs: a pair of allocation and release on one stream, with few and with many holes about; and what
-/// it costs at worst. Beside it, in the same process: malloc, a mutex and a best-fit list as peers have it, the runtime's
-/// own stream-ordered pool, and CUB's caching allocator. With the simulated runtime the driver's part in the last two
-/// is the simulator's: CUB records an event at each release.
+/// A warm pool's pair of allocation and deallocation on one stream, with few and with many holes, and its tail latency. Compared with
+/// malloc, a mutex with a best-fit list as in the peers, the runtime's stream-ordered pool, and CUB's caching allocator, all in one
+/// process. On the simulated runtime, the driver's share of the last two is the simulator's: CUB records an event at each deallocation.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -45,7 +44,7 @@ using bench::pair;
 using bench::pair_by_threads;
 using bench::random_steps_of;
 
-// The peers, as pool_loads.hpp wants them.
+// The peers, with the interface of pool_loads.hpp.
 
 class our_pool {
 public:
@@ -106,7 +105,7 @@ CUOTA_HOLES;
 BENCHMARK_TEMPLATE(pair, best_fit_list) CUOTA_HOLES;
 BENCHMARK_TEMPLATE(pair, runtime_async) CUOTA_HOLES;
 BENCHMARK_TEMPLATE(pair, cub_caching) CUOTA_HOLES;
-// Above what threads hold ready for themselves: by the lock, and through the index.
+// Larger than the blocks of thread caches: takes the lock and searches the index.
 BENCHMARK_TEMPLATE(pair, our_pool)->ArgNames({"holes", "bytes"})->ArgsProduct({{10, 50'000}, {131'072}});
 
 #define CUOTA_THREADS                                                                                        \
@@ -116,9 +115,9 @@ BENCHMARK_TEMPLATE(pair_by_threads, best_fit_list) CUOTA_THREADS;
 BENCHMARK_TEMPLATE(pair_by_threads, runtime_async) CUOTA_THREADS;
 BENCHMARK_TEMPLATE(pair_by_threads, cub_caching) CUOTA_THREADS;
 
-// --- the worst of many: each pair by itself ---
+// ---- tail latency: each pair timed by itself ----
 
-// Ticks of a clock that all can read: of the processor's where there is one.
+// Reads a clock that is common to all threads: the processor's time-stamp counter where it exists.
 std::uint64_t ticks() {
 #if defined(__x86_64__)
     unsigned aux = 0;
@@ -128,9 +127,9 @@ std::uint64_t ticks() {
 #endif
 }
 
-// Times pair(size), 100,000 of them one by one, again and again. `at_once`: of all times of all runs, with whatever else the
-// machine did meanwhile. `by_pair`: of each pair the least of all runs, which leaves what is the pair's own. Both less
-// the median of what it takes to read the clock twice; in ns.
+// Times 100,000 calls of pair(i) individually, repeatedly. `at_once`: all times of all runs, including interference by the machine.
+// `by_pair`: the minimum over all runs of each call, which excludes it. The median cost of reading the clock twice is subtracted. Units:
+// ns.
 template <class Pair>
 void report_tail(benchmark::State& state, Pair pair) {
     constexpr std::size_t pairs = 100'000;
@@ -172,7 +171,7 @@ void report_tail(benchmark::State& state, Pair pair) {
 }
 #define CUOTA_TAIL ->Iterations(15)->Unit(benchmark::kMillisecond)
 
-// bytes 0: of sizes at random, up to 64 KiB.
+// bytes 0: random sizes up to 64 KiB.
 void tail_of_a_pair(benchmark::State& state) {
     holed_pool all{50'000};
     auto const bytes = static_cast<std::size_t>(state.range(0));
@@ -186,7 +185,7 @@ void tail_of_a_pair(benchmark::State& state) {
 }
 BENCHMARK(tail_of_a_pair)->ArgName("bytes")->Arg(512)->Arg(4096)->Arg(131'072)->Arg(0) CUOTA_TAIL;
 
-// What the machine adds to anything: four turns of a lock, as many as a pair takes at most.
+// Latency that the machine adds to any operation: four lock cycles, the maximum that a pair takes.
 void tail_of_a_lock(benchmark::State& state) {
     std::mutex guard;
     report_tail(state, [&](std::size_t) {
@@ -204,7 +203,7 @@ void tail_of_malloc(benchmark::State& state) {
 }
 BENCHMARK(tail_of_malloc) CUOTA_TAIL;
 
-// As many blocks of up to 1 MiB as said, all alive at once, then given back in another order. Make(bytes) gives the peer.
+// Allocates `n` blocks of up to 1 MiB, all live at once, then frees them in another order. Make(bytes) constructs the peer.
 template <class Make>
 void random_blocks(benchmark::State& state, Make make) {
     auto const n = static_cast<std::size_t>(state.range(0));
@@ -223,7 +222,7 @@ void random_blocks(benchmark::State& state, Make make) {
     for (auto _ : state) {
         auto peer = make(cuota::round_up(sum + n * 256, 2_MiB));
         auto& pool = *peer;
-        // Half of them come and go between others, so that there are holes to find.
+        // Half of the blocks are freed early, between others, which creates holes.
         for (std::size_t i = 0; i != n; ++i) {
             wanted[i].at = pool.allocate(stream, wanted[i].bytes);
             if (i % 2 == 0) continue;
@@ -287,7 +286,7 @@ void malloc_pair(benchmark::State& state) {
 }
 BENCHMARK(malloc_pair)->ArgName("bytes")->Arg(512)->Arg(4096);
 
-// By dlopen: linked, it would take malloc's place in the whole program.
+// Loaded by dlopen: if linked, it would replace malloc in the whole program.
 void mimalloc_pair(benchmark::State& state) {
     static void* const library = ::dlopen("libmimalloc.so.2", RTLD_NOW | RTLD_LOCAL);
     auto const allocate =

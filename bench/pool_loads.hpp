@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What pools are asked for, whoever made them. A Peer is one segment or what it has instead, made of a number of bytes:
-/// allocate(stream, bytes), deallocate(stream, p, bytes).
+/// Loads for pools of any library. A Peer owns one segment or its equivalent and is constructed from a number of bytes: allocate(stream,
+/// bytes), deallocate(stream, p, bytes).
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ using namespace cuota::literals;
 
 constexpr std::size_t hole = 512;
 
-// A peer with that many free blocks of 512 bytes, each between two live ones.
+// A peer with `holes` free blocks of 512 bytes, each between two live ones.
 template <class Peer>
 class holed {
 public:
@@ -31,7 +31,7 @@ public:
         std::vector<void*> between;
         for (std::size_t i = 0; i != 2 * holes; ++i)
             (i % 2 == 0 ? between : live_).push_back(peer_.allocate(stream_, hole));
-        // The last first: a list by address takes them in at its front.
+        // In reverse order, so that a list in address order inserts at its front.
         for (; !between.empty(); between.pop_back()) peer_.deallocate(stream_, between.back(), hole);
     }
     holed(holed const&) = delete;
@@ -66,7 +66,7 @@ void pair(benchmark::State& state) {
         }
     }
 }
-// Every thread its own stream, all of them one pool. Items: pairs of all threads together.
+// Each thread has its own stream; all use one pool. Items: pairs of all threads together.
 template <class Peer>
 void pair_by_threads(benchmark::State& state) {
     if constexpr (!is_here<Peer>) {
@@ -85,12 +85,12 @@ void pair_by_threads(benchmark::State& state) {
         if (state.thread_index() == 0) all.reset();
     }
 }
-// What RMM's random_allocations measures: of 2 n steps, 73 in a hundred take up to 1 MiB, while fewer than n have been taken
-// and less than 16,000 MiB are live; the others give back one at random, in the end all. The steps are chosen before, so
-// that no random number is timed; the pool stays, as RMM's does.
+// The load of RMM's random_allocations, of 2 n steps. While fewer than n blocks have been allocated and less than 16,000 MiB are live, a
+// step allocates up to 1 MiB with a probability of 73 %; otherwise it frees a random live block, so that all are freed in the end. Steps
+// are generated in advance, so that no random numbers are timed; the pool persists, as in RMM.
 struct step {
     std::uint32_t bytes;
-    std::uint32_t given;  // of what is live; taken: none
+    std::uint32_t given;  // index among the live blocks; `none` for an allocation
     static constexpr std::uint32_t none = ~std::uint32_t{0};
 };
 inline std::vector<step> random_steps(std::size_t n) {

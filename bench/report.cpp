@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What it costs to be recorded: an event and its parts, by one thread and by two, a recorded allocation beside a bare one,
-/// the summary of a large pool, and to read a full recorder. Beside it, for comparison only, the same event by the clock of the standard library, and
-/// under a lock.
+/// Cost of recording: an event and its parts with one thread and with two, a recorded allocation and a bare one, the summary of a large
+/// pool, and reading a full recorder. For comparison only: the same event with the standard library's clock, and under a lock.
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -44,7 +43,7 @@ void clock_of_standard_library(benchmark::State& state) {
 }
 BENCHMARK(clock_of_standard_library);
 
-// Among so many others that it knows.
+// Looks up a site among `known` other sites.
 void intern_of_known_site(benchmark::State& state) {
     cuota::detail::site_table table{4096};
     auto const known = static_cast<unsigned>(state.range(0));
@@ -77,7 +76,7 @@ void put_by_clock_of_standard_library(benchmark::State& state) {
 BENCHMARK(put_by_clock_of_processor)->Threads(1)->Threads(2)->UseRealTime();
 BENCHMARK(put_by_clock_of_standard_library)->Threads(1)->Threads(2)->UseRealTime();
 
-// For comparison: a ring under a lock, as it is often written. Not part of the library.
+// For comparison: a ring under a lock, as commonly written. Not part of the library.
 void put_under_a_lock(benchmark::State& state) {
     static std::mutex guard;
     static std::array<cuota::memory_event, events> ring{};
@@ -93,7 +92,7 @@ void put_under_a_lock(benchmark::State& state) {
 }
 BENCHMARK(put_under_a_lock)->Threads(1)->Threads(2)->UseRealTime();
 
-// All of it, as pools and resources do: the clock, the site, the slot.
+// All parts, as in pools and resources: clock, site and slot.
 void put_with_site(benchmark::State& state) {
     static cuota::recorder const recorder{};
     cuota::detail::recorder_state& to = *cuota::detail::recorder_access::state(recorder);
@@ -113,7 +112,7 @@ void put_while_paused(benchmark::State& state) {
 }
 BENCHMARK(put_while_paused);
 
-// ---- A pair of allocation and release, of memory that costs nothing: what is left is the recording.
+// ---- A pair of allocation and deallocation of memory at no cost, so that only the recording is measured.
 
 struct one_block {
     static void* allocate(cuota::stream_ref, std::size_t, std::size_t) noexcept { return block.data(); }
@@ -162,8 +161,8 @@ BENCHMARK(recorded_pair);
 BENCHMARK(recorded_pair_at_once);
 BENCHMARK(paused_pair);
 
-// ---- A pool's pair: nobody looks on, a recorder does. Of 512 bytes, which a thread keeps ready without a lock when nobody
-// does, and of 1 MiB, which takes the lock in any case.
+// ---- A pool's pair, unobserved and recorded. 512 bytes are served by the thread cache without a lock if the pool is unobserved; 1 MiB
+// always takes the lock.
 
 void pool_pair(benchmark::State& state, bool is_recorded) {
     using namespace cuota::literals;
@@ -184,7 +183,7 @@ void pool_pair_recorded(benchmark::State& state) { pool_pair(state, true); }
 BENCHMARK(pool_pair_alone)->Arg(512)->Arg(1 << 20);
 BENCHMARK(pool_pair_recorded)->Arg(512)->Arg(1 << 20);
 
-// ---- 100,000 live blocks of 100 places and 20 tags: the summary, as a program asks for it; and each of them told.
+// ---- 100,000 live blocks with 100 call sites and 20 tags: the summary of the totals, and a snapshot that lists each block.
 
 class many_blocks {
 public:
@@ -221,7 +220,7 @@ void snapshot_of_100k_blocks(benchmark::State& state) {
 BENCHMARK(summary_of_100k_blocks)->Unit(benchmark::kMillisecond);
 BENCHMARK(snapshot_of_100k_blocks)->Unit(benchmark::kMillisecond);
 
-// ---- A recorder that is full, read.
+// ---- Reading a full recorder.
 
 void read_of_65536_events(benchmark::State& state) {
     cuota::recorder const recorder{{.capacity = events}};

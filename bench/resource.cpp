@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What resources that watch over another one add to it: a pair of allocation and release over an upstream that costs
-/// next to nothing, by itself and under each of them, by live blocks and by threads. Beside them, for comparison only,
-/// the lock and map that programs write for themselves.
+/// Overhead of resource adaptors: a pair of allocation and deallocation on an upstream that costs almost nothing, bare and under each
+/// adaptor, by live blocks and by threads. For comparison only: the lock and map that programs commonly write.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -22,7 +21,7 @@ namespace {
 
 constexpr std::size_t bytes = 256;
 
-// Addresses without memory: the one that was given back last, or a new one. Each thread has its own.
+// Addresses without memory behind them: the most recently freed one, or a new one. Each thread has its own.
 struct ready_addresses {
     void* allocate(cuota::stream_ref, std::size_t n, std::size_t a) { return allocate_sync(n, a); }
     void deallocate(cuota::stream_ref, void* p, std::size_t n, std::size_t a) noexcept {
@@ -52,7 +51,7 @@ private:
     inline static std::atomic<std::uintptr_t> threads = 1;
 };
 
-// A lock and a map, as trackers are often written. No part of the library.
+// A lock and a map, as trackers are commonly written. Not part of the library.
 class locked_map {
 public:
     void* allocate(cuota::stream_ref s, std::size_t n, std::size_t a) {
@@ -95,7 +94,7 @@ cuota::stream const& own_stream() {
     return s;
 }
 
-// A pair, while range(0) blocks of each thread live.
+// A pair, with range(0) live blocks per thread.
 template <class R>
 void pair(benchmark::State& state) {
     R& memory = the<R>();
@@ -116,7 +115,7 @@ PAIR(measured);
 PAIR(budgeted);
 PAIR(locked_map);
 
-// The oldest of 1000 blocks goes for each that comes.
+// Each allocation frees the oldest of 1000 blocks.
 template <class R>
 void first_in_first_out(benchmark::State& state) {
     R& memory = the<R>();
@@ -135,7 +134,7 @@ BENCHMARK(first_in_first_out<ready_addresses>);
 BENCHMARK(first_in_first_out<tracked>);
 BENCHMARK(first_in_first_out<locked_map>);
 
-// On the simulated runtime, whose copies and fills are work of a host thread: what fences cost there.
+// Meant for the simulated runtime, whose copies and fills run on a host thread: the cost of guard bytes (fences) there.
 template <class R>
 void device_pair(benchmark::State& state) {
     cuota::scoped_pool pool{cuota::budget{"pool", std::size_t{1} << 30}};
@@ -151,7 +150,6 @@ BENCHMARK(device_pair<cuota::pool_resource>);
 BENCHMARK(device_pair<cuota::tracked<cuota::pool_resource>>);
 BENCHMARK(device_pair<cuota::fenced<cuota::pool_resource>>);
 
-// What a look at all fences costs, by live blocks.
 void verify(benchmark::State& state) {
     cuota::scoped_pool pool{cuota::budget{"pool", std::size_t{1} << 30}};
     cuota::fenced memory{pool.resource()};
@@ -163,7 +161,6 @@ void verify(benchmark::State& state) {
 }
 BENCHMARK(verify)->ArgName("live")->Arg(1)->Arg(100)->Arg(1000)->Unit(benchmark::kMicrosecond);
 
-// What the end of a step costs, by live blocks.
 void expect_no_growth(benchmark::State& state) {
     tracked memory;
     cuota::stream const& s = own_stream();

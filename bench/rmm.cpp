@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// RMM's pool, arena and limit beside ours, in one process: the loads of pool.cpp, fragmentation.cpp and guard.cpp. Needs
-/// -DCUOTA_BENCH_RMM=ON. On the simulated runtime RMM is compiled from its sources, and its events are the simulator's.
+/// RMM's pool, arena and limit compared with cuota's in one process: the loads of pool.cpp, fragmentation.cpp and guard.cpp. Requires
+/// -DCUOTA_BENCH_RMM=ON. On the simulated runtime RMM is compiled from its sources and uses the simulator's events.
 #include <rmm/cuda_stream_view.hpp>
 #include <rmm/device_buffer.hpp>
 #include <rmm/error.hpp>
@@ -30,13 +30,13 @@ namespace {
 
 using namespace cuota::literals;
 
-// It would print a line for each refusal.
+// Otherwise RMM logs a line for each refusal.
 [[maybe_unused]] bool const is_quiet =
     (rmm::default_logger().set_level(rapids_logger::level_enum::off), true);
 
 [[nodiscard]] cuda::stream_ref theirs(cuota::stream_ref s) { return cuda::stream_ref{s.get()}; }
 
-/// Addresses that nothing is behind, as a resource of theirs; copies are one.
+/// Addresses without memory behind them, as an RMM resource; copies share their state.
 class addresses_for_rmm {
 public:
     void* allocate(cuda::stream_ref, std::size_t bytes, std::size_t) {
@@ -55,7 +55,7 @@ private:
 };
 static_assert(cuda::mr::resource_with<addresses_for_rmm, cuda::mr::device_accessible>);
 
-// ---- The peers, as pool_loads.hpp wants them: each a segment of so many bytes, and not more.
+// ---- The peers, with the interface of pool_loads.hpp: each is limited to one segment of the given size.
 
 class our_pool {
 public:
@@ -162,7 +162,7 @@ private:
     cuota::budget account_;
 };
 
-/// Its address is none: that source has no state.
+/// Its upstream returns a fixed address without memory behind it.
 class rmm_limit {
 public:
     explicit rmm_limit(std::size_t limit) : limit_{nothing{}, limit} {}

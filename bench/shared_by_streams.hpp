@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What fragmentation.cpp measures, whoever's pool it is.
+/// The load of fragmentation.cpp, for pools of any library.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ struct request {
     std::size_t bytes;
 };
 
-// Calls take(request) -> optional<handle>, give(request, handle); returns the refusals.
+// Calls take(request) -> optional<handle> and give(request, handle). Returns the number of refusals.
 template <class Handle, class Take, class Give>
 std::size_t run(std::size_t streams, double live_share, unsigned seed, Take take, Give give) {
     struct live_block {
@@ -61,7 +61,7 @@ std::size_t run(std::size_t streams, double live_share, unsigned seed, Take take
     return refusals;
 }
 
-// Work on some streams that does not end before this does. After it, all that is enqueued there has run.
+// Keeps the streams busy until it is destroyed. After the destructor, all work enqueued there has finished.
 class busy {
 public:
     explicit busy(std::vector<cuota::stream> const& streams) : streams_{streams} {

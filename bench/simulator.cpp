@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What calls cost on the simulated runtime: it should not be what decides how long a test suite takes. Each with the
-/// order checks off and on, and by both schedules where work has to run; what touches memory, with each kind of it.
+/// Cost of calls on the simulated runtime, which should not dominate the time of a test suite. Each call is measured with order checks off
+/// and on, with both schedules if it runs work, and with each kind of memory checks if it touches memory.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace sim = cuota::simulator;
 
 constexpr std::size_t bytes = 4096;
 
-// A new machine for one benchmark: range(0) says whether order is checked, range(1) whether work is late.
+// A new machine for one benchmark: range(0) turns on order checks, range(1) selects the late schedule.
 class machine {
 public:
     explicit machine(benchmark::State const& state, bool has_schedule = false) {
@@ -39,7 +39,7 @@ void by_both_schedules(benchmark::internal::Benchmark* b) {
     b->ArgNames({"checked", "late"})->ArgsProduct({{0, 1}, {0, 1}})->UseRealTime();
 }
 
-// One kind of memory for one benchmark, by range(0), with the order checks off.
+// Selects the kind of memory checks for one benchmark by range(0), with order checks off.
 void choose_memory(benchmark::State& state) {
     constexpr std::array checks{sim::memory_checks::off, sim::memory_checks::heap,
                                 sim::memory_checks::strict};
@@ -85,7 +85,7 @@ void malloc_async_and_free_async_by_memory(benchmark::State& state) {
 }
 BENCHMARK(malloc_async_and_free_async_by_memory)->Apply(by_memory);
 
-// Strict memory is opened for each kernel by the fault of its first touch, and closed behind it.
+// Strict memory is made accessible for each kernel by the fault of its first access, and protected again afterwards.
 void kernel_touches_a_block_by_memory(benchmark::State& state) {
     machine const m{state};
     choose_memory(state);
@@ -100,7 +100,7 @@ void kernel_touches_a_block_by_memory(benchmark::State& state) {
 }
 BENCHMARK(kernel_touches_a_block_by_memory)->Apply(by_memory);
 
-// From the call to the end of an empty host function, and back.
+// Time from the call to the end of an empty host function, and back.
 void host_function_and_synchronise(benchmark::State& state) {
     machine const m{state, true};
     cuota::stream const s;
@@ -122,7 +122,7 @@ void kernel_and_synchronise(benchmark::State& state) {
 }
 BENCHMARK(kernel_and_synchronise)->Apply(by_both_schedules);
 
-// A hundred kernels to one synchronisation, which is nearer to what programs do. Time of one kernel.
+// A hundred kernels per synchronization, as is common in programs. Reported per kernel.
 void kernels_in_a_row(benchmark::State& state) {
     machine const m{state, true};
     cuota::stream const s;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What plans of chains cost to find, what they cost a step (in times of the model), and what the executor adds to the
-/// stages' own work. The device is the simulated one or a GPU; the stages enqueue nothing.
+/// Cost of finding chain plans, cost of the planned steps (in the model's time units), and overhead of the executor over the work of the
+/// stages. Runs on the simulated device or on a GPU; the stages enqueue nothing.
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -16,7 +16,7 @@
 
 namespace {
 
-// Layers of a network: sizes from 1 to 4 MiB, backward runs of about twice the forward time, a light loss.
+// Layers of a network: sizes from 1 to 4 MiB, backward time of about twice the forward time, a cheap loss.
 cuota::chain layers(std::size_t count) {
     std::mt19937 random{7};
     auto const between = [&](unsigned least, unsigned most) {
@@ -35,7 +35,7 @@ cuota::chain layers(std::size_t count) {
     return c;
 }
 
-// How a plan does in a part of what keeping everything takes: its time over that of keeping everything.
+// Plans within range(1) percent of the memory for keeping all activations; reports the step time relative to keeping all.
 void plan_chain(benchmark::State& state) {
     cuota::chain const c = layers(static_cast<std::size_t>(state.range(0)));
     cuota::chain_run const all = simulate(c, cuota::store_all_plan(c));
@@ -58,7 +58,7 @@ void plan_offload(benchmark::State& state) {
 }
 BENCHMARK(plan_offload)->ArgsProduct({{20, 50, 100}, {50, 25}})->Unit(benchmark::kMillisecond);
 
-// Stages that do nothing: allocations, records and calls alone, by stage run.
+// Stages without work, so that only allocations, records and calls are measured. Time per stage run.
 void run_stages(benchmark::State& state, bool from_slab) {
     std::vector<cuota::checkpoint_stage> stages(50);
     for (cuota::checkpoint_stage& s : stages) {

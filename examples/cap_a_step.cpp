@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Caps a step: it holds its share of the budget at the most, and what would be more is refused before it is taken.
+/// Caps a step: its budget limits how much the step may hold, and a request over the limit is refused before it is allocated.
 ///
-/// Expected output, of which ... is the machine's:
+/// Expected output; ... stands for text that depends on the machine:
 ///
 ///     1000 samples: held at most 8.0 MiB
 ///     2000 samples: held at most 16.0 MiB
@@ -34,11 +34,11 @@ void train_step(std::size_t samples, cuota::stream const& stream, cuota::scoped_
     cuota::device_buffer<float> gradients{1000 * samples, stream, pool, "gradients"};
     cuota::for_each_index(stream, gradients.size(),
                           derive{activations.read(stream), gradients.write(stream)});
-}  // both go back, in the order of the stream: nobody waits
+}  // both are freed in stream order, without a wait on the host
 
 int main() {
     cuota::budget const program{"program", 64_MiB};
-    cuota::budget const share{"step", 16_MiB, program};  // a part of it: what it holds, the program holds
+    cuota::budget const share{"step", 16_MiB, program};  // a child: its charges count in `program`, too
     cuota::scoped_pool const pool{share};
     cuota::stream const stream;
 

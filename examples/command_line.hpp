@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the programs here share of reading their command lines.
+/// Command-line parsing that the examples share.
 #pragma once
 
 #include <charconv>
@@ -19,12 +19,12 @@
 
 namespace command_line {
 
-/// The command line makes no sense; the message says why.
+/// Thrown for an invalid command line; the message names the reason.
 struct usage_error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// All of the text as a number. Throws: usage_error that names the option.
+/// Parses all of `text` as a number. Throws: usage_error that names the option.
 template <class Number>
 [[nodiscard]] Number number(std::string_view option, std::string_view text) {
     Number value{};
@@ -34,14 +34,14 @@ template <class Number>
     return value;
 }
 
-/// Throws: usage_error.
+/// Parses a number that is at least 1. Throws: usage_error.
 [[nodiscard]] inline std::size_t positive(std::string_view option, std::string_view text) {
     auto const value = number<std::size_t>(option, text);
     if (value == 0) throw usage_error{std::string{option} + " must be at least 1"};
     return value;
 }
 
-/// Bytes: a number, or one with KiB, MiB or GiB. Throws: usage_error.
+/// Parses a size in bytes: a number, or a number followed by KiB, MiB or GiB. Throws: usage_error.
 [[nodiscard]] inline std::size_t size(std::string_view option, std::string_view text) {
     using namespace cuota::literals;
     std::size_t unit = 1;
@@ -59,8 +59,8 @@ template <class Number>
     return *bytes;
 }
 
-/// What a program's main does: run(command) of the command that parse(arguments) reads, or its usage where that asks for
-/// help. Returns the exit status: 0; 2 for a usage_error and 1 for any other, which is told on standard error.
+/// Body of main: parses the arguments and calls run(command), or prints the usage on request. Prints errors to standard error. Returns the
+/// exit status: 0 on success, 2 for a usage_error, 1 for any other exception.
 template <class Parse, class Run>
 [[nodiscard]] int run(char const* program, char const* usage, std::vector<std::string_view> const& arguments,
                       Parse parse, Run run) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The kernels of deep_network.hpp. What a sample gives does not depend on how many run at once, and sums over samples go
-/// on from what is stored, sample by sample: a batch in parts gives what the whole one gives, bit for bit.
+/// The kernels of deep_network.hpp. A sample's result does not depend on the number of samples per launch, and sums accumulate onto the
+/// stored values in sample order, so a batch that is split into parts gives bitwise the same result.
 #pragma once
 
 #include <cmath>
@@ -16,35 +16,35 @@ namespace train {
 
 using cuota::device_span;
 
-/// A stored number as the network calculates with it: bytes are pixels, and become 0 to 1.
+/// Converts a stored value to float: bytes are pixels and are scaled to 0 to 1.
 [[nodiscard]] CUOTA_KERNEL inline float number(float x) { return x; }
 [[nodiscard]] CUOTA_KERNEL inline float number(cuota::half x) { return static_cast<float>(x); }
 [[nodiscard]] CUOTA_KERNEL inline float number(std::uint8_t x) {
     return static_cast<float>(x) * (1.0f / 255.0f);
 }
 
-/// Which units are left out of a step, by a seed and where they are in the whole batch.
+/// Dropout mask of a step: a function of the seed and of the unit's position in the whole batch.
 struct dropout {
     float rate = 0;
     std::uint64_t seed = 0;
-    std::size_t first = 0;  ///< the number of the first unit of this part in the batch
+    std::size_t first = 0;  ///< the index in the batch of this part's first unit
 
     [[nodiscard]] CUOTA_KERNEL bool keeps(std::size_t unit) const {
         if (rate <= 0) return true;
         return static_cast<float>(mixed(seed + first + unit) >> 40) * 0x1p-24f >= rate;
     }
-    /// SplitMix64 (Steele et al., 2014): the number of a place in its sequence.
+    /// SplitMix64 (Steele et al., 2014): the x-th element of its sequence.
     [[nodiscard]] CUOTA_KERNEL static std::uint64_t mixed(std::uint64_t x) {
         x = (x + 1) * 0x9E3779B97F4A7C15;
         x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
         x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
         return x ^ (x >> 31);
     }
-    /// What the others are multiplied by, so that their sum stays what it is on average.
+    /// Scale of the kept units, which preserves the expected sum.
     [[nodiscard]] CUOTA_KERNEL float factor() const { return 1.0f / (1.0f - rate); }
 };
 
-/// One row's columns of a matrix, a tile at a time: what an index of the kernels below makes.
+/// The tiles of one matrix row, `width` columns each; one index of the kernels below computes one tile.
 struct row_tiles {
     static constexpr std::size_t width = 16;
     std::size_t columns;
@@ -58,8 +58,8 @@ struct row_tiles {
     }
 };
 
-/// out = in weights + bias, which `is_clamped` at zero, thinned out, and added to `in`, if its flags say so.
-/// `passed`: whether a unit was neither clamped nor left out; empty where nobody will ask.
+/// out = in weights + bias. With is_clamped, ReLU and dropout follow; with adds_input, `in` is added to the result. `passed` stores whether
+/// a unit was neither clamped nor dropped; it is empty if the caller does not need it.
 template <class In, class Out>
 struct dense_forward {
     std::size_t rows, inputs, outputs;
@@ -96,11 +96,11 @@ struct dense_forward {
     }
 };
 
-/// The gradient of a layer's sums, out of that of its result.
+/// The gradient of a layer's pre-activations, computed from the gradient of its result.
 template <class Gradient>
 struct dense_gradient {
     device_span<Gradient const> of_result;
-    device_span<std::uint8_t const> passed;  ///< empty: all did
+    device_span<std::uint8_t const> passed;  ///< empty: all units passed
     float factor;
 
     [[nodiscard]] CUOTA_KERNEL float operator[](std::size_t i) const {
@@ -109,7 +109,7 @@ struct dense_gradient {
     }
 };
 
-/// weights += inT gradient; one index sums up 16 of them, over the samples in their order.
+/// weights += inT gradient. One index accumulates 16 weights over the samples, in sample order.
 template <class In, class Gradient>
 struct add_weights_gradient {
     std::size_t rows, inputs, outputs;
@@ -134,7 +134,7 @@ struct add_weights_gradient {
     }
 };
 
-/// bias += the gradient's columns.
+/// bias += the column sums of the gradient.
 template <class Gradient>
 struct add_bias_gradient {
     std::size_t rows, outputs;
@@ -148,7 +148,7 @@ struct add_bias_gradient {
     }
 };
 
-/// The gradient of a layer's input: gradient weightsT, and that of the result where the input was added to it.
+/// The gradient of a layer's input: gradient weightsT, plus the gradient of the result if the layer adds its input.
 template <class Gradient, class Out>
 struct input_gradient {
     std::size_t rows, inputs, outputs;
@@ -177,10 +177,10 @@ struct input_gradient {
     }
 };
 
-/// AdamW (Loshchilov and Hutter, 2019); leaves the gradient at zero for the next step.
+/// AdamW (Loshchilov and Hutter, 2019). Resets the gradient to zero for the next step.
 struct adamw {
     float rate, decay;
-    float first_share, second_share;  ///< 1 - beta^step of either moment
+    float first_share, second_share;  ///< 1 - beta^step of each moment
     device_span<float> gradient, first, second, parameters;
 
     CUOTA_KERNEL void operator()(std::size_t i) const {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A network deep enough to run out of memory, as stages that somebody else runs: residual layers, softmax, AdamW.
+/// A network deep enough to run out of memory, as the stages of a chain: residual layers, softmax, AdamW.
 #pragma once
 
 #include <cmath>
@@ -22,30 +22,30 @@
 
 namespace train {
 
-/// Sizes that the whole network follows from.
+/// The sizes that determine the network.
 struct deep_shape {
     std::size_t batch;
     std::size_t inputs;
     std::size_t width;
-    std::size_t layers;  ///< hidden ones
+    std::size_t layers;  ///< hidden layers
     std::size_t classes;
-    float dropout;  ///< the share of units that a step leaves out
+    float dropout;  ///< fraction of the units that a step drops
 
     [[nodiscard]] std::size_t parameters() const {
         return inputs * width + width + (layers - 1) * (width * width + width) + width * classes + classes;
     }
 };
 
-/// Parameters, their gradients and AdamW's moments, and the stages of a chain over them: the first layer takes the
-/// samples as they are on disk, the last stage is the loss. Activations and their gradients are numbers of type S; they
-/// are whose runs the stages, and everything else is here, as floats.
+/// Parameters, gradients and AdamW moments, and the stages of a chain over them. The first layer reads the samples as they are on disk; the
+/// last stage is the loss. Activations and their gradients have element type S and belong to the caller that runs the stages; all other
+/// values are floats that this class owns.
 ///
-/// Gradients are added up until `step`, each sample weighing 1 / the samples of its batch, in the order of the samples:
-/// they do not depend on how the batch is cut, nor on what is recomputed, to the last bit.
+/// Gradients accumulate until `step`, in sample order, each sample with weight 1 / batch. They are therefore bitwise independent of how the
+/// batch is split and of what is recomputed.
 template <class S>
 class deep_network {
 public:
-    /// What a network holds of a source with this granule, whoever runs it.
+    /// Lists the network's own buffers, for a resource of this granule.
     [[nodiscard]] static cuota::footprint plan(deep_shape const& s, std::size_t granule) {
         cuota::footprint p = cuota::footprint::with_granule(granule);
         p.add<float>("parameters", s.parameters()).add<float>("gradients", s.parameters());
@@ -69,10 +69,10 @@ public:
           totals_{2, on, memory, "totals"} {
         parameters_.copy_from(first_parameters(seed), stream_);
     }
-    deep_network(deep_network const&) = delete;  // its stages name it
+    deep_network(deep_network const&) = delete;  // the stages refer to it
     deep_network& operator=(deep_network const&) = delete;
 
-    /// The sizes of the stages for at most so many samples at once.
+    /// Returns the sizes of the stages for up to `samples` samples at once.
     [[nodiscard]] static std::vector<cuota::checkpoint_stage> sizes(deep_shape const& s,
                                                                     std::size_t samples) {
         std::vector<cuota::checkpoint_stage> all(s.layers + 1);
@@ -86,7 +86,7 @@ public:
         all.back().saved_bytes = 0;
         return all;
     }
-    /// With their functions: they work for this network while it lives.
+    /// Returns the stages with their functions, which refer to this network and must not outlive it.
     [[nodiscard]] std::vector<cuota::checkpoint_stage> stages(std::size_t samples) {
         std::vector<cuota::checkpoint_stage> all = sizes(shape_, samples);
         for (cuota::checkpoint_stage& stage : all) {
@@ -98,26 +98,25 @@ public:
         return all;
     }
 
-    /// The labels of a whole batch, of whatever type they are on disk.
+    /// Stores the labels of a whole batch, converted from their type on disk.
     template <class T>
     void set_labels(device_span<T const> labels) {
         cuota::for_each_index(stream_, labels.size(), to_label<T>{labels, labels_.write(stream_)},
                               "to_label");
     }
-    /// Which part of it the stages run next, and what the loss is multiplied by.
+    /// Sets the part of the batch that the stages run next, and the factor of the loss.
     void set_part(cuota::micro_batch part, float scale = 1) {
         part_ = part;
         scale_ = scale;
     }
 
-    /// The parameters, to look at.
     [[nodiscard]] device_buffer<float> const& parameters() const { return parameters_; }
-    /// The sums of the gradients, for those who unscale them.
+    /// Returns the accumulated gradients; writable, so that a loss scaler can unscale them.
     [[nodiscard]] device_buffer<float>& gradients() { return gradients_; }
     void clear_gradients() {
         cuota::for_each_index(stream_, shape_.parameters(), clear_floats{gradients_.write(stream_)}, "clear");
     }
-    /// Moves the parameters against the gradients, and clears those.
+    /// Updates the parameters from the gradients, then clears the gradients.
     void step(float rate) {
         ++steps_;
         cuota::for_each_index(stream_, shape_.parameters(),
@@ -131,7 +130,7 @@ public:
         double loss;
         double hits;
     };
-    /// The totals since the last call; waits for the stream.
+    /// Returns the totals since the last call. Blocks until the stream has finished.
     totals take_totals() {
         std::vector<double> const sums = totals_.to_vector(stream_);
         totals_.copy_from(std::vector<double>{0, 0}, stream_);
@@ -233,12 +232,12 @@ private:
         cuota::for_each_index(run.stream(), k.indices(), k, "input_gradient");
     }
 
-    // A unit is left out by its number in the batch, whichever part it is in.
+    // The mask depends on a unit's index in the batch, not on how the batch is split.
     [[nodiscard]] dropout drop(cuota::stage_run const& run) const {
         return {shape_.dropout, run.seed(), part_.first * shape_.width};
     }
 
-    // ---- parameters: of each stage weights [in, out], then biases ----
+    // ---- parameters: weights [in, out], then biases, stage by stage ----
 
     [[nodiscard]] std::size_t inputs_of(std::size_t stage) const {
         return stage == 0 ? shape_.inputs : shape_.width;
@@ -260,8 +259,8 @@ private:
         return p.subspan(first_of(stage) + inputs_of(stage) * outputs_of(stage), outputs_of(stage));
     }
 
-    // Uniform, as He et al. 2015 have it for what is clamped; what a residual layer adds is the smaller the more of them
-    // there are, so that their sum is not (Zhang et al. 2019). Biases zero.
+    // Weights are uniform, with the spread of He et al. (2015) for layers that are followed by a ReLU. A residual layer's weights shrink
+    // with the number of layers, so that the sum over all layers does not grow (Zhang et al. 2019). Biases are zero.
     [[nodiscard]] std::vector<float> first_parameters(std::uint64_t seed) const {
         std::vector<float> p(shape_.parameters());
         std::uint64_t random = cuota::epoch_key(seed, 1);

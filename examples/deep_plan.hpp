@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Ways to do a training step in so many bytes: the plan of each, and the fastest of those that fit.
+/// Finds the fastest way to run a training step within a memory limit, among several strategies.
 #pragma once
 
 #include <algorithm>
@@ -26,27 +26,26 @@
 
 namespace train {
 
-/// A plan that does not fit; the message names the option and what would.
+/// Thrown if a plan does not fit; the message names the option and a value that would fit.
 struct plan_error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// How a step is done.
 struct deep_plan {
     std::string name{};
     std::size_t part = 0;   ///< samples that run at once
-    std::size_t parts = 0;  ///< of a batch
+    std::size_t parts = 0;  ///< parts of a batch
     cuota::chain_schedule schedule{};
-    cuota::chain_run run{};      ///< what the schedule takes, for one part
-    std::size_t slab_bytes = 0;  ///< what it is served from: that, and holes
+    cuota::chain_run run{};      ///< time and peak of the schedule, for one part
+    std::size_t slab_bytes = 0;  ///< slab that serves the schedule: its peak and the holes of the offset plan
     std::string why{};
 
-    /// Where in the slab: by simple rules alone, which take no time to speak of, and give the same each time.
+    /// Options for offset plans by greedy rules alone: no search, negligible time, the same result each time.
     [[nodiscard]] static cuota::plan_options simple_offsets() {
         return {.time_limit = std::chrono::nanoseconds{0}};
     }
     [[nodiscard]] double seconds() const { return static_cast<double>(parts) * run.time; }
-    /// The forward work that is done again, as a share of what has to be done.
+    /// Forward work that is repeated, as a share of the forward work of one pass.
     [[nodiscard]] double recomputed_share(cuota::chain const& c) const {
         double once = 0;
         for (cuota::chain_stage const& s : c.stages) once += s.forward_time;
@@ -54,14 +53,14 @@ struct deep_plan {
     }
 };
 
-/// The slab that serves a schedule's step: its peak, and the holes that it leaves. Of equal plans by simple rules, so that it is
-/// the same each time.
+/// Returns the size of the slab that serves a schedule: its peak and the holes of the offset plan. Planned by greedy rules, so equal
+/// schedules give equal sizes.
 [[nodiscard]] inline std::size_t slab_bytes(cuota::chain const& c, cuota::chain_schedule const& schedule) {
     cuota::planned_step const step = plan_requests(chain_requests(c, schedule), deep_plan::simple_offsets());
     return cuota::round_up(step.peak, cuota::device_memory::granule());
 }
 
-/// What the executor takes of host memory, from beginning to end: a place for each record that it ever sends there.
+/// Returns the pinned memory that the executor allocates: one buffer for each record that the schedule ever offloads.
 [[nodiscard]] inline std::size_t host_bytes(cuota::chain const& c, cuota::chain_schedule const& schedule) {
     std::vector<bool> is_sent(c.stages.size());
     std::size_t bytes = 0;
@@ -74,7 +73,7 @@ struct deep_plan {
     return bytes;
 }
 
-/// Finds plans for batches of one network. `chain_of_part` gives the chain, with its times, of so many samples at once.
+/// Finds plans for the batches of one network. `chain_of_part` returns the chain, with its times, for a number of samples that run at once.
 class deep_planner {
 public:
     using chain_of_part = std::function<cuota::chain(std::size_t)>;
@@ -83,12 +82,12 @@ public:
     deep_planner(std::size_t batch, std::size_t pinned, chain_of_part chains)
         : batch_{batch}, pinned_{pinned}, chains_{std::move(chains)} {}
 
-    /// All at once, everything kept: what the others are compared with.
+    /// Returns the plan that runs the whole batch at once and keeps all activations; the baseline of the others.
     [[nodiscard]] deep_plan naive() const {
         return *in_room("naive", batch_, cuota::unlimited,
                         [](auto const& c, std::size_t) { return store_all_plan(c); });
     }
-    /// Throws: plan_error when it does not fit.
+    /// Returns the plan of a strategy within `room` bytes. Throws: plan_error if none fits.
     [[nodiscard]] deep_plan of(std::string const& strategy, std::size_t room) const {
         std::optional<deep_plan> found;
         if (strategy == "naive") found = naive();
@@ -104,14 +103,14 @@ public:
         throw plan_error{"--memory leaves " + cuota::bytes_text(room) + " for activations, and --strategy " +
                          strategy + " needs " + needs(strategy)};
     }
-    /// The most samples that fit at once with everything kept; nothing when one does not.
+    /// Returns the largest number of samples that fit at once with all activations kept, or nullopt if one sample does not fit.
     [[nodiscard]] std::optional<std::size_t> largest_part(std::size_t room) const {
         try {
             return cuota::find_batch_size(
                        [&](std::size_t part) {
                            cuota::chain const c = chains_(part);
                            if (slab_bytes(c, store_all_plan(c)) > room)
-                               (void)cuota::chain_plan(c, 0);  // refuses
+                               (void)cuota::chain_plan(c, 0);  // throws out_of_memory
                        },
                        {.largest = batch_})
                 .batch;
@@ -119,7 +118,7 @@ public:
     }
 
 private:
-    // A schedule in the room, less what holes take of it.
+    // Lowers the planner's limit until the slab, including the holes between blocks, fits into `room`.
     [[nodiscard]] std::optional<deep_plan> in_room(char const* name, std::size_t part, std::size_t room,
                                                    schedule_in_room const& schedule) const {
         cuota::chain const c = chains_(part);
@@ -133,14 +132,14 @@ private:
                 target = std::min(target, p.run.peak);
                 target -= std::min(target, room / 32 + 1);
             }
-        } catch (cuota::out_of_memory const&) {}  // the planner's: it does not go in less
+        } catch (cuota::out_of_memory const&) {}  // thrown by the planner: no schedule fits into `target`
         return std::nullopt;
     }
 
     [[nodiscard]] std::optional<deep_plan> keeping_all(std::size_t part, std::size_t room) const {
         return in_room("naive", part, room, [&](auto const& c, std::size_t target) {
             auto schedule = store_all_plan(c);
-            if (simulate(c, schedule).peak > target) return cuota::chain_plan(c, 0);  // refuses
+            if (simulate(c, schedule).peak > target) return cuota::chain_plan(c, 0);  // throws out_of_memory
             return schedule;
         });
     }
@@ -155,7 +154,7 @@ private:
         if (found && host_bytes(chains_(part), found->schedule) > pinned_) return std::nullopt;
         return found;
     }
-    // As few parts as can be, of equal sizes.
+    // Splits the batch into as few parts of equal size as fit.
     [[nodiscard]] std::optional<deep_plan> micro(std::size_t room) const {
         auto const largest = largest_part(room);
         if (!largest) return std::nullopt;
@@ -166,7 +165,7 @@ private:
         return (batch_ + parts - 1) / parts;
     }
 
-    // Of everything, whole and in parts.
+    // Compares all strategies, for the whole batch and for parts of it.
     [[nodiscard]] std::optional<deep_plan> fastest(std::size_t room) const {
         std::vector<deep_plan> fitting;
         auto const add = [&](std::optional<deep_plan> const& p) {
@@ -180,13 +179,13 @@ private:
         add(largest);
         for (std::size_t parts = 1; parts <= batch_; parts *= 2) {
             std::size_t const part = (batch_ + parts - 1) / parts;
-            if (largest && part <= largest->part) break;  // kept whole, it is faster
+            if (largest && part <= largest->part) break;  // with all activations kept it is faster
             add(checkpoint(part, room));
             add(offload(part, room));
         }
         if (fitting.empty()) return std::nullopt;
         std::ranges::stable_sort(fitting, {}, &deep_plan::seconds);
-        // Measured times are not sure to a tenth: of those about as fast, the one that does the least twice.
+        // Measured times vary by a tenth: among plans within 10% of the fastest, choose the one with the least recomputation.
         auto const slower =
             std::ranges::upper_bound(fitting, 1.1 * fitting.front().seconds(), {}, &deep_plan::seconds);
         auto const least = std::ranges::min_element(fitting.begin(), slower, {}, recomputed_runs);
@@ -214,7 +213,7 @@ private:
         return digits;
     }
 
-    // The least that it can do with.
+    // Returns the smallest limit that the strategy can run in, as text.
     [[nodiscard]] std::string needs(std::string const& strategy) const {
         cuota::chain const whole = chains_(batch_);
         if (strategy == "naive") return cuota::bytes_text(naive().slab_bytes);

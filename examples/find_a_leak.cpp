@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Finds a leak: what a step has left behind is named at its end, with tag, size and place.
+/// Finds a leak: memory that is still allocated when a step ends is reported with its tag, size and call site.
 ///
 /// Expected output:
 ///
@@ -20,7 +20,7 @@ using namespace cuota::literals;
 
 int main() {
     cuota::scoped_pool const pool{cuota::budget{"trainer", 64_MiB}};
-    cuota::tracked const memory{pool.resource(), "trainer"};  // the pool's memory, and who has it
+    cuota::tracked const memory{pool.resource(), "trainer"};  // counts and lists the pool's live blocks
     cuota::stream const stream;
     std::vector<cuota::device_buffer<float>> history;
 
@@ -29,7 +29,7 @@ int main() {
             {
                 cuota::device_buffer<float> const activations{100'000, stream, memory, "activations"};
                 cuota::device_buffer<float> losses{1000, stream, memory, "losses"};
-                if (i == 1) history.push_back(std::move(losses));  // the accident: it outlives its step
+                if (i == 1) history.push_back(std::move(losses));  // the bug: this buffer outlives its step
             }
             step.close();
             std::printf("step %d gave back what it took\n", i);

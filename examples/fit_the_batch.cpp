@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Fits the batch: the largest that a budget has room for is computed before anything runs, and proven by running it.
+/// Fits the batch: computes the largest batch that fits into the budget before anything runs, then confirms it by running it.
 ///
 /// Expected output:
 ///
@@ -29,7 +29,7 @@ int main() {
         cuota::device_buffer<float> const gradients{10'000 * batch, stream, memory, "gradients"};
     };
 
-    cuota::footprint step;  // the same, as a plan
+    cuota::footprint step;  // the same buffers, as a plan
     step.per_sample<float>("activations", 10'000).per_sample<float>("gradients", 10'000);
     std::puts(step.largest_batch(budget).text().c_str());
 
@@ -37,7 +37,7 @@ int main() {
         cuota::find_batch_size(train_step, {.largest = 50'000, .account = budget, .plan = &step});
     std::puts(planned.text().c_str());
 
-    cuota::batch_search const found =  // as if nobody knew what a step takes
+    cuota::batch_search const found =  // as if the sizes of a step's buffers were unknown
         cuota::find_batch_size(train_step, {.largest = 50'000, .account = budget});
     std::puts(found.text().c_str());
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Grows a pool: it takes what it lacks up to its cap, keeps what it has for the next who asks, and gives it back when told.
+/// Grows a pool: it allocates segments on demand up to its cap, caches freed memory, and releases that memory when it is trimmed.
 ///
 /// Expected output:
 ///
@@ -36,6 +36,6 @@ int main() {
 
     layers.clear();
     show("the layers are gone", pool);
-    pool.trim(4_MiB);  // waits for work that may still use what goes
+    pool.trim(4_MiB);  // waits for work that may still use the released memory
     show("trimmed", pool);
 }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// CUB's DeviceScan::InclusiveSum where nvcc compiles; elsewhere, where CUB does not compile, the same in two phases by
-/// kernels of cuota, for the simulated device.
+/// CUB's DeviceScan::InclusiveSum if the compiler is nvcc; otherwise, as CUB does not compile, the same two-phase interface with kernels of
+/// cuota for the simulated device.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -29,7 +29,7 @@ inline cudaError_t inclusive_sum(void* scratch, std::size_t& bytes, int const* f
 
 inline constexpr char const* who_sums = "a function of this example, in CUB's place: nvcc did not compile it";
 
-/// to[i] = from[i] + from[i - distance], where there is such a one.
+/// to[i] = from[i] + from[i - distance], or from[i] if i < distance.
 struct add_from_left {
     int const* from;
     int* to;
@@ -39,7 +39,8 @@ struct add_from_left {
     }
 };
 
-/// Every step adds what stands twice as far to the left, from one side to the other: scratch and `to`, which is the last.
+/// Hillis-Steele scan: each step adds the element at twice the distance to the left. The steps alternate between scratch and `to`, and the
+/// last one writes `to`.
 inline cudaError_t inclusive_sum(void* scratch, std::size_t& bytes, int const* from, int* to, int count,
                                  cudaStream_t stream) {
     auto const n = static_cast<std::size_t>(count);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A leak-free kernel: its threads take scratch memory of an arena, which is all theirs, and empty again for the next kernel.
+/// A leak-free kernel: its threads allocate scratch memory from an arena, which is reset as a whole before the next kernel.
 ///
-/// What an arena lacks it tells the host, and the kernel has written nothing outside.
+/// If the arena is too small, the kernel writes nothing out of bounds, and the host receives the size that was required.
 ///
 /// Expected output:
 ///
@@ -18,13 +18,13 @@
 
 using namespace cuota::literals;
 
-/// The i-th Fibonacci number, by a table in scratch memory.
+/// Computes the i-th Fibonacci number with a table in scratch memory.
 struct fibonacci {
     cuota::device_scratch scratch;
     cuota::device_span<unsigned> results;
     CUOTA_KERNEL void operator()(std::size_t i) const {
         cuota::device_span<unsigned> const table = scratch.take<unsigned>(i + 2);
-        if (table.is_empty()) return;  // no more: the host is told
+        if (table.is_empty()) return;  // arena exhausted: the host is notified
         table[0] = 0;
         table[1] = 1;
         for (std::size_t k = 2; k <= i; ++k) table[k] = table[k - 1] + table[k - 2];

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// One budget for all: buffers of cuota, a device_vector of Thrust, scratch of CUB.
-/// Adds up first what it will hold, takes that for its limit, and says at its end what it held; status 1 if that is more.
+/// One budget for all libraries: buffers of cuota, a device_vector of Thrust, scratch memory of CUB.
+/// Computes how much memory it will hold, sets that as the budget's limit, and prints the peak; exit status 1 if the peak is higher.
 ///
-/// With --limit a limit of yours: one byte less than the plan, and nothing is run.
+/// --limit sets another limit: with one byte less than the plan, nothing is run.
 #include <cuota/cuota.hpp>
 #include <cuota/guard/footprint.hpp>
 #include <cuota/interop/cub.hpp>
@@ -51,12 +51,11 @@ constexpr char const* usage =
     return o;
 }
 
-/// 1 for an odd number, 0 for an even one.
 struct is_odd {
     CUOTA_HOST_DEVICE int operator()(int i) const { return i % 2; }
 };
 
-/// Flags the odd numbers by Thrust and sums the flags by CUB, into a buffer of cuota's. Returns the last sum.
+/// Flags the odd numbers with Thrust and scans the flags with CUB, into a buffer of cuota. Returns the last sum.
 [[nodiscard]] int count_odd(int count, cuota::stream const& stream, cuota::any_resource const& memory) {
     auto const n = static_cast<std::size_t>(count);
     numbers flags(n, cuota::thrust_allocator<int>{stream, memory, "flags"});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Plans a trace: the blocks of a recorded step get offsets in one slab, which is hardly larger than what lives at once.
+/// Plans a trace: computes offsets in one slab for the blocks of a recorded step; the slab is hardly larger than the peak of live bytes.
 ///
 /// Expected output:
 ///

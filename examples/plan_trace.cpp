@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Plans the offsets of recorded blocks of a file, so that one slab serves them all.
-/// Reads when each block lives and how large it is, prints how large the slab has to be, and writes where each block goes.
-/// In a program of one's own: plan_a_trace.cpp.
+/// Plans offsets for the blocks of a trace file, so that one slab serves all of them.
+/// Reads the lifetime and size of each block, prints the required size of the slab, and writes the offset of each block.
+/// plan_a_trace.cpp does the same for the blocks of the program itself.
 ///
-/// Exit status 0, 2 for a command line that makes no sense, 1 for a file that does and for a plan that does not fit.
+/// Exit status: 0 on success; 2 for an invalid command line; 1 for an invalid file or a plan that does not fit.
 #include <cerrno>
 #include <chrono>
 #include <cmath>

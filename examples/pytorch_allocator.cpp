@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// libcuota_pytorch.so: PyTorch's device memory out of cuota's pools, under a budget for each device.
+// libcuota_pytorch.so: allocates PyTorch's device memory from cuota's pools, under one budget per device.
 //
 //     CUOTA_BUDGET=6GiB python3 examples/pytorch_allocator.py libcuota_pytorch.so
 //
-// In Python, for a part of the program or all of it (what each does when memory is refused: <cuota/interop/pytorch.hpp>):
+// In Python, for a part of the program or for all of it (<cuota/interop/pytorch.hpp> documents how each handles a refusal):
 //
 //     allocator = torch.cuda.memory.CUDAPluggableAllocator("libcuota_pytorch.so", "cuota_alloc", "cuota_free")
 //     pool = torch.cuda.MemPool(allocator.allocator())
@@ -28,7 +28,7 @@ namespace {
 
 cuota::pytorch_memory& memory() noexcept { return cuota::pytorch_memory::of_process(); }
 
-// What `ask` returns; 0 when it fails, and cuota_last_failure says why.
+// Returns the result of `ask`, or 0 if it throws; cuota_last_failure returns the reason.
 template <class Ask>
 std::size_t number(Ask ask) noexcept {
     std::size_t answer = 0;
@@ -36,13 +36,13 @@ std::size_t number(Ask ask) noexcept {
     return answer;
 }
 
-// Of a device that nothing was asked of, 0: to look at it starts no CUDA context there.
+// Returns 0 for a device that has not been used, without creating a CUDA context there.
 template <class Ask>
 std::size_t figure(int device, Ask ask) noexcept {
     return memory().is_open(device) ? number(ask) : 0;
 }
 
-// As copy_text, of what `ask` returns; nothing when that fails.
+// Copies the text that `ask` returns, as copy_text does; an empty text if it throws.
 template <class Ask>
 std::size_t text(char* into, std::size_t room, Ask ask) noexcept {
     std::string made;
@@ -54,15 +54,15 @@ std::size_t text(char* into, std::size_t room, Ask ask) noexcept {
 
 #define CUOTA_EXPORTED extern "C" [[gnu::visibility("default")]]
 
-/// For torch.cuda.MemPool: null when it is refused.
+/// For torch.cuda.MemPool. Returns null if the request is refused.
 CUOTA_EXPORTED void* cuota_alloc(std::size_t bytes, int device, cudaStream_t stream) noexcept {
     return memory().try_allocate(bytes, device, stream);
 }
-/// For change_current_allocator, where null would be taken for memory.
+/// For change_current_allocator, which does not check for null. Throws if the request is refused.
 CUOTA_EXPORTED void* cuota_alloc_or_throw(std::size_t bytes, int device, cudaStream_t stream) {
     return memory().allocate(bytes, device, stream);
 }
-/// For both.
+/// Frees memory of either allocation function.
 CUOTA_EXPORTED void cuota_free(void* p, std::size_t bytes, int device, cudaStream_t stream) noexcept {
     memory().deallocate(p, bytes, device, stream);
 }
@@ -70,61 +70,61 @@ CUOTA_EXPORTED void cuota_free(void* p, std::size_t bytes, int device, cudaStrea
 CUOTA_EXPORTED void cuota_record_stream(void* p, cudaStream_t stream) noexcept {
     memory().record_stream(p, stream);
 }
-/// For set_reset_fn, which torch.cuda.empty_cache calls.
+/// For set_reset_fn, which torch.cuda.empty_cache calls. Releases idle memory.
 CUOTA_EXPORTED void cuota_reset() noexcept { (void)memory().trim(); }
-/// For set_memory_fraction_fn: a share of the device, 0 to 1.
+/// For set_memory_fraction_fn: limits the device to a fraction of its memory, 0 to 1.
 CUOTA_EXPORTED void cuota_set_fraction(double share, int device) noexcept {
     memory().try_to([&] { memory().set_share(device, share); });
 }
 
-/// Limits as CUOTA_BUDGET has them, for devices that nothing was asked of yet. 0, or -1 when the text is wrong.
+/// Sets limits in the syntax of CUOTA_BUDGET, for devices that have not been used yet. Returns 0, or -1 if the text is invalid.
 CUOTA_EXPORTED int cuota_configure(char const* limits) noexcept {
     return memory().try_to([&] { memory().configure(limits); }) ? 0 : -1;
 }
-/// 0, or -1 when there is no such device.
+/// Sets the limit of a device. Returns 0, or -1 if the device does not exist.
 CUOTA_EXPORTED int cuota_set_limit(int device, std::size_t bytes) noexcept {
     return memory().try_to([&] { memory().set_limit(device, bytes); }) ? 0 : -1;
 }
-/// All bits set where it is unlimited. Opens the device, as a request does.
+/// Returns the limit of a device; all bits are set if it is unlimited. Opens the device, as an allocation does.
 CUOTA_EXPORTED std::size_t cuota_limit(int device) noexcept {
     return number([&] { return memory().account(device).limit(); });
 }
-/// What was taken of the driver: whole pages, what is free in them too.
+/// Returns the bytes allocated from the driver: whole pages, including free blocks in them.
 CUOTA_EXPORTED std::size_t cuota_held(int device) noexcept {
     return figure(device, [&] { return memory().account(device).held(); });
 }
 CUOTA_EXPORTED std::size_t cuota_peak(int device) noexcept {
     return figure(device, [&] { return memory().account(device).peak(); });
 }
-/// What was asked for and not given back.
+/// Returns the requested bytes of all live blocks.
 CUOTA_EXPORTED std::size_t cuota_live(int device) noexcept {
     return figure(device, [&] { return memory().stats(device).requested; });
 }
-/// Gives back to the driver what nobody uses; returns the bytes.
+/// Releases idle memory to the driver. Returns the released bytes.
 CUOTA_EXPORTED std::size_t cuota_trim() noexcept { return memory().trim(); }
 
-/// Text goes into the caller's buffer, as much as there is room for, and a 0; returned is what all of it takes.
+/// Writes a summary and a terminating 0 to `into`, truncated to `room` bytes. Returns the size of the whole text.
 CUOTA_EXPORTED std::size_t cuota_summary(char* into, std::size_t room) noexcept {
     return text(into, room, [] { return memory().summary_text(); });
 }
-/// A list, of what summary_json says of each device.
+/// Writes a JSON list with the summary_json of each device.
 CUOTA_EXPORTED std::size_t cuota_summary_json(char* into, std::size_t room) noexcept {
     return text(into, room, [] { return memory().summary_as_json(); });
 }
-/// Why the last request was refused, or another of these functions did nothing.
+/// Writes the reason why the last allocation was refused or the last other call failed.
 CUOTA_EXPORTED std::size_t cuota_last_failure(char* into, std::size_t room) noexcept {
     return text(into, room, [] { return memory().last_failure(); });
 }
 
-/// From now on events are remembered for the two that follow. 0, or -1 when they are already.
+/// Starts recording events for the two functions below. Returns 0, or -1 if recording has already started.
 CUOTA_EXPORTED int cuota_record() noexcept {
     return memory().try_to([] { memory().record(); }) ? 0 : -1;
 }
-/// A page for a browser: what was live when, and where. 0, or -1 when it cannot be written.
+/// Writes an HTML page that shows live blocks over time and address. Returns 0, or -1 if the file cannot be written.
 CUOTA_EXPORTED int cuota_write_timeline(char const* path) noexcept {
     return memory().try_to([&] { cuota::write_timeline_file(path, memory().recorded()); }) ? 0 : -1;
 }
-/// For PyTorch's viewer, pytorch.org/memory_viz. 0, or -1 when it cannot be written.
+/// Writes a file for PyTorch's viewer, pytorch.org/memory_viz. Returns 0, or -1 if it cannot be written.
 CUOTA_EXPORTED int cuota_write_memory_viz(char const* path) noexcept {
     return memory().try_to([&] {
         cuota::recording const all = memory().recorded();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Records and looks: what happened to the memory, in words here and block by block in a page for a browser.
+/// Records and looks: prints findings about the use of memory, and writes an HTML timeline with every block.
 ///
 /// Writes record_and_look.html into the current folder. Expected output:
 ///
@@ -21,7 +21,7 @@ using floats = cuota::device_buffer<float>;
 
 int main() {
     cuota::budget const budget{"trainer", 64_MiB};
-    cuota::recorder const recorder{budget};  // its pools, refusals and steps, from here on
+    cuota::recorder const recorder{budget};  // records the budget's pools, refusals and steps from here on
     cuota::scoped_pool pool{budget, {.name = "network"}};
     cuota::stream const stream;
     std::vector<floats> log;
@@ -29,7 +29,7 @@ int main() {
     for (int i = 0; i != 8; ++i) {
         auto const step = pool.begin_step();
         floats const activations{1'000'000, stream, step, "activations"};
-        log.push_back({50'000, stream, pool, "log"});  // and is never emptied
+        log.push_back({50'000, stream, pool, "log"});  // the bug: never cleared
     }
 
     cuota::recording const seen = recorder.read();

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A step with memory of its own, recorded once, captured as it is planned, and launched again and again.
+/// A step that allocates memory: it is recorded once, captured into a graph with the planned addresses, and launched repeatedly.
 ///
-/// The same values as step by step, at the same addresses, and nothing is allocated. Expected output:
+/// Launches give the same values at the same addresses as separate steps, and allocate nothing. Expected output:
 ///
 ///     49 launches: the same values; 2 of 2 requests from the slab, 0 bytes more held
 #include <cstddef>
@@ -28,7 +28,7 @@ struct subtract {
     CUOTA_KERNEL void operator()(std::size_t i) const { weights[i] -= 0.125F * gradient[i]; }
 };
 
-/// Takes memory for what it computes, and gives it back.
+/// Allocates the memory of the step, computes, and frees it.
 void train_step(cuota::device_buffer<float>& weights, cuota::step_plan& plan, cuota::stream const& stream) {
     auto const step = plan.begin();
     cuota::device_buffer<float> activations{weights.size(), stream, plan.resource(), cuota::no_init,
@@ -53,7 +53,7 @@ int main() try {
     for (int i = 0; i != steps; ++i) train_step(weights, eager, stream);
 
     cuota::step_plan plan{pool};
-    train_step(replayed, plan, stream);  // recorded
+    train_step(replayed, plan, stream);  // first run: the requests are recorded
     cuota::graph_exec step = cuota::capture(stream, [&] { train_step(replayed, plan, stream); });
     std::size_t const held = budget.held();
     for (int i = 1; i != steps; ++i) step.launch(stream);

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Replays recorded blocks of a file through a pool that does not know what comes next, or through a plan that does.
-/// Reads when each block lives and how large it is, takes and gives back in that order, and prints how much was reserved.
+/// Replays the blocks of a trace file through a pool, which does not know future requests, or through a plan, which does.
+/// Reads the lifetime and size of each block, allocates and frees in that order, and prints how much memory was reserved.
 ///
-/// Exit status 0, 2 for a command line that makes no sense, 1 for a file that does and for a plan that could not be made.
+/// Exit status: 0 on success; 2 for an invalid command line; 1 for an invalid file or a plan that cannot be made.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -88,7 +88,7 @@ command parse(std::vector<std::string_view> const& arguments) {
     return c;
 }
 
-/// Takes and releases, in the order of time. What ends in a step makes room for what begins in it.
+/// Returns allocations and deallocations in order of time. At equal times, deallocations precede allocations.
 std::vector<cuota::detail::lifetime_edge> edges_of(std::vector<cuota::lifetime> const& blocks) {
     std::vector<cuota::detail::lifetime_edge> edges;
     for (std::size_t row = 0; row != blocks.size(); ++row) {
@@ -101,7 +101,7 @@ std::vector<cuota::detail::lifetime_edge> edges_of(std::vector<cuota::lifetime> 
     return edges;
 }
 
-/// One program that takes and gives back what the file says, again and again.
+/// Allocates and frees the blocks of the file, repeatedly.
 class replay {
 public:
     replay(std::vector<cuota::lifetime> const& blocks, std::size_t streams)
@@ -137,7 +137,7 @@ private:
     std::vector<cuota::lifetime> const& blocks_;
     std::vector<cuota::detail::lifetime_edge> edges_;
     std::vector<cuota::stream> streams_;
-    std::vector<void*> at_;  // null: not alive, or refused
+    std::vector<void*> at_;  // null: not live, or refused
     std::size_t live_ = 0, live_peak_ = 0, refusals_ = 0;
 };
 
@@ -146,7 +146,7 @@ struct result {
     double seconds;
 };
 
-/// What `pass` does `steps` times, measured.
+/// Runs `pass` `steps` times and returns the measured result.
 template <class Pass>
 result measure(command const& c, std::vector<cuota::lifetime> const& blocks, cuota::budget& account,
                Pass pass) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Streams batches: data that is larger than its memory on the device comes batch by batch, the next while one computes.
+/// Streams batches: the data set is larger than its device memory; each batch is copied while the previous one is processed.
 ///
 /// Expected output:
 ///
@@ -21,7 +21,7 @@
 
 using namespace cuota::literals;
 
-constexpr std::size_t width = 64;  // of a sample
+constexpr std::size_t width = 64;  // floats per sample
 
 struct add_columns {
     cuota::device_span<float const> samples;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Survives a refusal: a batch that does not fit as a whole goes through in parts, and the gradient is the same.
+/// Survives a refusal: a batch that does not fit as a whole runs in parts, and the gradient is the same.
 ///
 /// Expected output:
 ///
@@ -16,7 +16,7 @@
 
 using namespace cuota::literals;
 
-constexpr std::size_t width = 1000;  // of a sample
+constexpr std::size_t width = 1000;  // floats per sample
 
 struct forward {
     std::size_t first;
@@ -42,12 +42,12 @@ int main() {
     cuota::stream const stream;
     cuota::device_buffer<float> gradient{width, stream, memory, "gradient"};
 
-    auto const run_part = [&](cuota::micro_batch part) {  // adds to the gradient
+    auto const run_part = [&](cuota::micro_batch part) {  // accumulates into the gradient
         cuota::device_buffer<float> activations{part.count * width, stream, memory, "activations"};
         cuota::for_each_index(stream, activations.size(), forward{part.first, activations.write(stream)});
         cuota::for_each_index(stream, width, backward{activations.read(stream), gradient.write(stream)});
     };
-    auto const begin = [&] {  // the batch, and again after a refusal
+    auto const begin = [&] {  // called at the start of a batch, and again after a refusal
         gradient = cuota::device_buffer<float>{width, stream, memory, "gradient"};
     };
     cuota::retried const how = cuota::with_retry(1500, run_part, {.begin = begin});

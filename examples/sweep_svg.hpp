@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Draws what less memory costs: time per step and work done twice, one group of bars for each amount of memory.
+/// Draws the cost of less memory: time per step and recomputation, one group of bars for each amount of memory.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,15 @@
 
 namespace train {
 
-/// One run of a sweep.
 struct sweep_point {
     std::string memory;       ///< "25 %"
     std::string bytes;        ///< "131 KiB"
-    std::string plan;         ///< what was done
-    double milliseconds = 0;  ///< a step
+    std::string plan;         ///< the strategy and its parts
+    double milliseconds = 0;  ///< per step
     double recomputed = 0;    ///< percent of the forward work
 };
 
-/// A picture that needs nothing else, in light or dark as the reader's browser is.
+/// A self-contained SVG picture that follows the browser's light or dark mode.
 class sweep_svg {
 public:
     explicit sweep_svg(std::vector<sweep_point> points) : points_{std::move(points)} {
@@ -36,11 +35,11 @@ public:
         most_work_ = round_axis(std::max(most_work_, 10.0));
     }
 
-    /// Throws: std::runtime_error when the file could not be written: before the time is spent.
+    /// Throws std::runtime_error if the file cannot be written. Called before the sweep runs.
     static void check(std::string const& path) {
         if (!std::ofstream{path, std::ios::app}) refuse(path);
     }
-    /// Throws: std::runtime_error when the file cannot be written.
+    /// Throws: std::runtime_error if the file cannot be written.
     void write(std::string const& path) const {
         std::ofstream file{path};
         file << text();
@@ -80,7 +79,7 @@ private:
                ".grid{stroke:#363a42}.axis{stroke:#a8a8a8}.time{fill:#6aa8ee}.work{fill:#eb9a5b}}</style>\n"
                "<rect class=\"paper\" width=\"730\" height=\"490\"/>\n";
     }
-    // 1, 2 or 5 times a power of ten, no less than that.
+    // Returns the smallest value of the form 1, 2 or 5 times a power of ten that is not below `most`.
     [[nodiscard]] static double round_axis(double most) {
         double unit = 1e-6;
         while (true)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A data set that can be learned, written to disk in the format of MNIST: for those who have none at hand.
+/// A learnable data set in the format of MNIST, written to disk for users who have no MNIST files.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 
 namespace train {
 
-/// Ten classes of 28 x 28 grey images: each class is a few blurred spots, each image moves, dims and blots them.
-/// The files are removed with the object.
+/// Ten classes of 28 x 28 gray images: each class is a few blurred spots, which each image moves, dims and adds noise to. The destructor
+/// removes the files.
 class synthetic_digits {
 public:
     static constexpr std::uint32_t side = 28;
     static constexpr std::uint32_t classes = 10;
 
-    /// Throws: std::runtime_error when the folder for temporary files cannot be written.
+    /// Throws: std::runtime_error if the temporary folder cannot be written.
     synthetic_digits(std::uint32_t samples, std::uint64_t seed) : random_{seed} {
         std::string folder = (std::filesystem::temp_directory_path() / "cuota-train-XXXXXX").string();
         if (!mkdtemp(folder.data())) throw std::runtime_error{"cannot make a folder in " + folder};
@@ -50,7 +50,7 @@ private:
         double x, y, width;
     };
 
-    // The same numbers on every standard library.
+    // Standard distributions differ between standard libraries; this one does not.
     double uniform() noexcept {
         random_ += 0x9E3779B97F4A7C15;
         return static_cast<double>(cuota::detail::mixed(random_) >> 11) * 0x1p-53;
@@ -101,7 +101,7 @@ private:
     }
 
     void remove() noexcept {
-        std::error_code ignored;  // a folder for temporary files is swept by others, too
+        std::error_code ignored;  // ignored: other programs may clean the temporary folder, too
         std::filesystem::remove_all(folder_, ignored);
     }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Files of lifetimes, one block a line: `id,lower,upper,size`, as plan_trace.cpp reads them.
+/// Reads files of block lifetimes, one block per line: `id,lower,upper,size`.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace trace {
 
-/// Blocks as a file names them: row i of `ids` is that of `blocks`.
+/// The blocks of a file; ids[i] belongs to blocks[i].
 struct trace_file {
     std::vector<std::string> ids;
     std::vector<cuota::lifetime> blocks;
@@ -38,12 +38,12 @@ namespace detail {
     return text;
 }
 
-/// Lines of a text one after the other, without their end (\n or \r\n); knows where it is.
+/// Iterates over the lines of a text, without their line ends (\n or \r\n), and counts them for error messages.
 class line_reader {
 public:
     line_reader(std::string file, std::string_view text) : file_{std::move(file)}, text_{text} {}
 
-    /// The next line that is not blank. False at the end.
+    /// Advances to the next line that is not blank. Returns false at the end of the text.
     [[nodiscard]] bool next() {
         while (next_ < text_.size()) {
             begin_ = next_;
@@ -78,7 +78,7 @@ private:
     std::size_t number_ = 0;
 };
 
-/// Which field of a line is which, by the names of the first line.
+/// Maps the column names of the first line to field indices.
 class columns {
 public:
     explicit columns(line_reader const& header) {
@@ -144,8 +144,8 @@ template <class Number>
 
 }  // namespace detail
 
-/// Reads a file whose first line names its columns, in any order; columns of other names are passed over.
-/// Throws: cuota::data_error with the line and the reason.
+/// Reads a file whose first line names the columns, in any order; unknown columns are ignored. Throws: cuota::data_error with the line and
+/// the reason.
 [[nodiscard]] inline trace_file read(std::string const& path) {
     std::string const text = detail::content(path);
     detail::line_reader line{path, text};
@@ -153,7 +153,7 @@ template <class Number>
         throw line.error("the file is empty: a first line with id, lower, upper, size is needed");
     detail::columns const columns{line};
     trace_file trace;
-    std::unordered_map<std::string, std::size_t> seen;  // the line of an id
+    std::unordered_map<std::string, std::size_t> seen;  // line number by id
     std::size_t total = 0;
     while (line.next()) {
         auto const fields = columns.of(line);

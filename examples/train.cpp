@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Trains an image classifier from files on disk that are larger than what the program may hold on the device.
+/// Trains an image classifier on files that are larger than the device memory that the program may hold.
 ///
-/// Prints what it will hold, byte for byte; shows what happens to the same job done all at once; trains, one batch at
-/// a time; and says at the end what it really held. Exit status 0, 2 for a command line that makes no sense, 1 for
-/// data, budgets and devices that do not work out.
+/// Prints its memory plan byte by byte, shows the refusal that loading all data at once would cause, trains batch by batch, and compares
+/// the measured peaks with the plan. Exit status: 0 on success; 2 for an invalid command line; 1 for errors of data, budgets and devices.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -46,7 +45,7 @@ using train::with_pixel_type;
 struct training_plan {
     train::shape shape;
     std::vector<part> pool_parts;
-    std::size_t pool_bytes;  // one segment that holds them all
+    std::size_t pool_bytes;  // one segment for all parts
     cuota::loader_plan training;
     cuota::loader_plan held_out;
 
@@ -102,7 +101,7 @@ struct job {
 };
 
 template <cuota::source Samples>
-job(options const&, Samples, Samples, std::size_t) -> job<Samples>;  // clang 14 does not find it by itself
+job(options const&, Samples, Samples, std::size_t) -> job<Samples>;  // clang 14 does not deduce it
 
 template <cuota::source Samples>
 void check(job<Samples> const& j, training_plan const& p) {
@@ -137,7 +136,7 @@ void print_plan(options const& how, training_plan const& p) {
 
 // ---- the run ----
 
-/// What it would be like without batches: the whole set on the device, as floats, from the same budget.
+/// Shows the refusal of the whole data set as floats on the device, from the same budget.
 void show_refusal(cuota::budget const& budget, std::uint64_t samples, std::size_t inputs) {
     cuota::scoped_pool pool{budget};
     cuota::stream stream;
@@ -177,7 +176,7 @@ private:
     bool shown_ = false;
 };
 
-/// A pass over a loader's epoch: sets every batch, and does with it what `step` says.
+/// Runs an epoch: sets each batch as the network's input and calls `step`.
 template <class Step>
 network::totals pass(cuota::batch_loader& loader, std::uint64_t epoch, network& net, cuota::stream& stream,
                      progress_bar* bar, Step step) {
@@ -229,7 +228,7 @@ void fit(job<Samples> const& j, training_plan const& p, cuota::budget const& dev
     std::printf("\n%s\n", cuota::summary(recorder.read().at_end).c_str());
 }
 
-/// False when what was held is not what was planned.
+/// Returns false if a peak differs from the plan or memory is still held.
 [[nodiscard]] bool print_peaks(training_plan const& p, cuota::budget const& device,
                                cuota::budget const& pinned) {
     std::printf("\npeak\n");
@@ -299,7 +298,7 @@ void run(options how) {
     else run(how, cuota::idx_source{images}, cuota::idx_source{labels});
 }
 
-/// An error as one line: of a refusal the first line, and what to do next.
+/// Returns an error as one line; for a refusal, its first line and the first suggestion that suffices.
 [[nodiscard]] std::string one_line(std::exception const& error) {
     std::string_view const text = error.what();
     std::string line{text.substr(0, text.find('\n'))};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The files that train.cpp reads, whatever the types in them.
+/// Opens the files of train.cpp with any element type.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ namespace train {
 #endif
 }
 
-/// One past the largest label, and that all of them are labels: integers, one a sample, not below 0.
+/// Checks that all labels are from 0 to 999, and returns the largest label + 1.
 template <class Label, cuota::source Labels>
 [[nodiscard]] std::size_t count_classes_as(Labels const& labels) {
     constexpr std::size_t most = 1000;
@@ -49,7 +49,7 @@ template <class Label, cuota::source Labels>
         std::span<std::byte> const out = std::as_writable_bytes(std::span{values}.first(samples.size()));
         labels.gather(samples, std::span{&out, 1});
         for (std::size_t i = 0; i != samples.size(); ++i) {
-            if (static_cast<std::uint64_t>(values[i]) >= most)  // a negative one, too
+            if (static_cast<std::uint64_t>(values[i]) >= most)  // also rejects negative labels
                 throw cuota::data_error{labels.name(), 0,
                                         "the label of sample " + std::to_string(first + i) + " is " +
                                             std::to_string(values[i]) + "; labels are 0 to " +
@@ -60,7 +60,7 @@ template <class Label, cuota::source Labels>
     return classes;
 }
 
-/// Calls f with a value of the C++ type that a label, or a pixel, has on disk.
+/// Calls f with a value of the C++ type of a label, or of a pixel, on disk.
 template <class F>
 auto with_label_type(cuota::element_type type, std::string const& name, F f) {
     switch (type) {
@@ -95,11 +95,11 @@ template <cuota::source Labels>
                            [&](auto example) { return count_classes_as<decltype(example)>(labels); });
 }
 
-/// A source of any type, so that what trains on it is compiled once.
+/// Type-erased source, so that the code that trains on it is compiled once.
 class any_samples {
 public:
     template <class S>
-        requires(!std::same_as<S, any_samples>)  // asked first: that it is a source depends on it
+        requires(!std::same_as<S, any_samples>)  // first, because the concept `source` depends on it
     &&cuota::source<S> explicit any_samples(S from)
         : name_{from.name()},
     fields_(std::begin(from.fields()), std::end(from.fields())), size_{from.size()},

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Trains the deep network by a plan, inside a budget that leaves so many bytes for its activations.
+/// Trains the deep network by a plan, within a budget that leaves a given number of bytes for activations.
 #pragma once
 
 #include <algorithm>
@@ -35,17 +35,16 @@
 
 namespace train {
 
-/// What a run was, and took. Bytes.
+/// Results of a run. Sizes in bytes.
 struct deep_result {
     deep_plan plan{};
-    std::size_t fixed = 0;  ///< of the network and the loader, whatever the strategy
+    std::size_t fixed = 0;  ///< network and loader; the same for every strategy
     cuota::footprint network{};
-    std::size_t slots = 0;  ///< the loader's
-    std::size_t limit = 0;  ///< of the budget
-    std::size_t peak = 0;   ///< as the budget saw it
-    std::size_t driver =
-        0;  ///< less free by the driver's count, with all of it taken: its pages, and what else runs
-    std::size_t pinned = 0;   ///< of host memory, at most
+    std::size_t slots = 0;    ///< device slots of the loader
+    std::size_t limit = 0;    ///< limit of the budget
+    std::size_t peak = 0;     ///< peak of the budget
+    std::size_t driver = 0;   ///< decrease of the free memory of the driver, including other programs
+    std::size_t pinned = 0;   ///< peak of pinned memory
     double step_seconds = 0;  ///< measured
     double recomputed = 0;    ///< share of the forward work
     double loss = 0;          ///< mean of the last epoch
@@ -54,16 +53,16 @@ struct deep_result {
     [[nodiscard]] std::size_t planned() const { return fixed + plan.slab_bytes; }
 };
 
-/// The options of a pool of so many bytes: one segment, so that there are no more holes than need be.
+/// Returns options for a pool of one segment of `bytes` bytes, which keeps fragmentation low.
 [[nodiscard]] inline cuota::pool_options one_segment(std::size_t bytes) {
     return {.initial = bytes, .cap = bytes, .growth = cuota::pool_growth::segments};
 }
-/// Bytes of a plan in a pool that has one segment.
+/// Returns the size of a single segment that holds the plan.
 [[nodiscard]] inline std::size_t segment_bytes(cuota::footprint const& plan) {
     return cuota::round_up(plan.bytes(), cuota::device_memory::granule());
 }
 
-/// Times of the stages for any number of samples: a constant part and one for each sample, from two that were measured.
+/// Times of the stages for any number of samples: a constant and a term per sample, fitted to two measurements.
 class stage_times {
 public:
     stage_times() = default;
@@ -73,7 +72,7 @@ public:
           of_few_{of_few},
           of_many_{of_many} {}
 
-    /// Gives a chain for so many samples its times; without a measurement they are 1 for each sample.
+    /// Sets the times of a chain for `samples` samples. Without a measurement, each stage takes 1 per sample.
     void set(cuota::chain& c, std::size_t samples) const {
         auto const n = static_cast<double>(samples);
         if (of_many_.stages.empty()) {
@@ -101,7 +100,7 @@ private:
     cuota::chain of_many_;
 };
 
-/// A network, its loader and the budget that both are charged to. S: what activations are stored as.
+/// A network, its loader, and the budget that both are charged to. S: the element type of activations.
 template <class S>
 class deep_run {
 public:
@@ -118,12 +117,12 @@ public:
         if constexpr (is_half) overflow_.emplace(stream_, pool_, cuota::tag{"overflow"});
     }
 
-    /// The sizes of the chain for so many samples at once.
+    /// Returns the chain for `samples` samples at once, with sizes alone.
     [[nodiscard]] static cuota::chain sizes(deep_shape const& shape, std::size_t samples) {
         return chain_of(deep_network<S>::sizes(shape, samples), cuota::pool_resource::granule());
     }
 
-    /// The plan of a strategy, by the times that the stages take here. Throws: plan_error.
+    /// Returns the plan of a strategy, by the measured times of the stages. Throws: plan_error.
     [[nodiscard]] deep_plan plan(std::string const& strategy) {
         std::size_t const loaded = loader_.plan().pinned_bytes;
         deep_planner const untimed{shape_.batch, how_.pinned_budget - loaded, chains()};
@@ -135,7 +134,7 @@ public:
         cuota::step_plan slab{cuota::budgeted<cuota::device_memory>{device_}};
         slab.expect(chain_requests(chain_of(deep_network<S>::sizes(shape_, plan.part), 1), plan.schedule),
                     deep_plan::simple_offsets());
-        slab.prepare();  // all that a step takes, and it is never refused from here on
+        slab.prepare();  // allocates the slab, so that no step is refused later
         cuota::measured const activations{slab.resource()};
         cuota::checkpointed chain{network_.stages(plan.part), plan.schedule, stream_, activations,
                                   cuota::budgeted{pinned_, cuota::pinned_memory{}}};
@@ -196,15 +195,15 @@ private:
         };
     }
 
-    /// A pool has other holes than a slab: where the part does not fit, half of it tells as much.
+    /// Measures with `part` samples, or halves them until they fit: the pool of the measurement has other holes than the slab.
     void measure_some(std::size_t part) {
         for (;; part /= 2) try {
                 return measure(part);
             } catch (cuota::out_of_memory const&) {
-                if (part == 1) return;  // by equal times, then
+                if (part == 1) return;  // plans assume equal times
             }
     }
-    /// Runs as many samples as fit, and half as many, all kept; parameters stay as they are.
+    /// Measures the stages with `part` samples and with half of them, all activations kept. Parameters do not change.
     void measure(std::size_t part) {
         std::size_t const few = (part + 1) / 2;
         for (cuota::batch const batch : loader_.epoch(0)) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The network of train.cpp: one hidden layer, softmax, SGD with momentum; every kernel through for_each_index.
+/// The network of train.cpp: one hidden layer, softmax, SGD with momentum; all kernels run through for_each_index.
 #pragma once
 
 #include <algorithm>
@@ -26,14 +26,14 @@ using cuota::device_buffer;
 using cuota::device_span;
 using cuota::stream_ref;
 
-/// Sizes that the whole network follows from.
+/// The sizes that determine the network.
 struct shape {
     std::size_t batch;
     std::size_t inputs;
     std::size_t hidden;
     std::size_t classes;
 
-    // Of a layer: weights and biases.
+    // Weights and biases of each layer.
     [[nodiscard]] std::size_t into_hidden() const { return inputs * hidden + hidden; }
     [[nodiscard]] std::size_t into_classes() const { return hidden * classes + classes; }
     [[nodiscard]] std::size_t parameters() const { return into_hidden() + into_classes(); }
@@ -41,8 +41,8 @@ struct shape {
 
 // ---- kernels: one index, one thread ----
 
-/// c[m, n] = a[m, k] b[k, n], each of a and b stored transposed if its flag says so. An index makes `width` columns of
-/// a row, added up in the order of k: the result does not depend on how many run at once.
+/// c[m, n] = a[m, k] b[k, n]; a and b are each stored transposed if their flag is set. One index computes `width` columns of a row and sums
+/// in the order of k, so the result does not depend on the number of threads.
 template <bool TransposedA, bool TransposedB>
 struct product {
     static constexpr std::size_t width = 16;
@@ -72,7 +72,7 @@ struct product {
     }
 };
 
-/// Samples as the network takes them: bytes become 0 to 1, floats stay.
+/// Converts samples to the network's input: bytes are scaled to 0 to 1, floats are copied.
 template <class T>
 struct to_input {
     device_span<T const> from;
@@ -100,11 +100,11 @@ struct add_bias {
     }
 };
 
-/// Softmax and cross-entropy of one sample: its loss, whether the largest score is right, and, in place of the
-/// scores, the gradient of the batch's mean loss.
+/// Softmax and cross-entropy of one sample: computes its loss and whether the largest score is correct, and replaces the scores by the
+/// gradient of the batch's mean loss.
 struct score {
     std::size_t classes;
-    float share;  // of one sample in the mean
+    float share;  // weight of one sample in the mean
     device_span<std::int32_t const> labels;
     device_span<float> scores;
     device_span<float> losses;
@@ -126,7 +126,7 @@ struct score {
     }
 };
 
-/// No gradient passes a unit that was clamped.
+/// Clears the gradient of clamped units.
 struct mask {
     device_span<float const> activations;
     device_span<float> gradient;
@@ -146,7 +146,7 @@ struct sum_columns {
     }
 };
 
-/// totals[0] += the losses, totals[1] += the hits; one index, so in one order.
+/// totals[0] += losses, totals[1] += hits. Runs as one index, so that the order of the sum is fixed.
 struct add_up {
     std::size_t samples;
     device_span<float const> losses, hits;
@@ -172,7 +172,7 @@ struct descend {
 // ---- the network ----
 
 #if defined(CUOTA_WITH_CUBLAS)
-/// What cuBLAS takes for itself is the driver's, as the context is: no budget sees it.
+/// A cuBLAS handle. The memory that cuBLAS allocates for itself is not counted by any budget.
 class blas {
 public:
     blas() { check(cublasCreate(&handle_), "cublasCreate"); }
@@ -211,16 +211,16 @@ struct blas {
 };
 #endif
 
-/// What part of the plan a buffer is.
+/// One buffer of the memory plan.
 struct part {
     cuota::tag name;
     std::size_t bytes;
 };
 
-/// Weights, gradients and activations in one pool, and the steps over them.
+/// Weights, gradients and activations in one pool, and the training steps on them.
 class network {
 public:
-    /// The memory that a network of this shape takes of its pool, buffer by buffer, as the pool counts it.
+    /// Returns the buffers that a network of this shape allocates, with the sizes that the pool counts.
     [[nodiscard]] static std::vector<part> plan(shape const& s) {
         auto const bytes = [](std::size_t count, std::size_t each) {
             return cuota::round_up(cuota::checked_mul(count, each).value_or(cuota::unlimited),
@@ -257,7 +257,7 @@ public:
         parameters_.copy_from(first_parameters(seed), stream_);
     }
 
-    /// Samples and labels of a batch, of whatever type they are on disk.
+    /// Stores the samples and labels of a batch, converted from their types on disk.
     template <class T>
     void set_input(device_span<T const> samples) {
         cuota::for_each_index(stream_, samples.size(), to_input<T>{samples, input_.write(stream_)},
@@ -269,20 +269,21 @@ public:
         cuota::for_each_index(stream_, samples_, to_label<T>{labels, labels_.write(stream_)}, "to_label");
     }
 
-    /// Scores of the batch that was set; adds its loss and hits to the totals.
+    /// Computes the scores of the current batch, and adds its loss and hits to the totals.
     void evaluate() { evaluate(1.0f / static_cast<float>(samples_)); }
 
-    /// Evaluates, then moves the parameters against the gradient.
+    /// Evaluates, then updates the parameters by one step of gradient descent.
     void learn(float rate) {
         backward(1.0f / static_cast<float>(samples_), [](std::size_t, device_buffer<float>&) {});
         descend_by(rate);
     }
 
-    /// Elements of the gradients, in the order in which they become ready.
+    /// Returns the element counts of the gradients, in the order in which `backward` computes them.
     [[nodiscard]] std::vector<std::size_t> gradients() const {
         return {into_classes_.size(), into_hidden_.size()};
     }
-    /// Evaluates, then makes the gradients of a loss of which a sample has that share; says of each that it is ready.
+    /// Evaluates, then computes the gradients of the loss in which each sample has the weight `share`. Calls `ready` for each gradient as
+    /// soon as it is complete.
     template <class Ready>
     void backward(float share, Ready ready) {
         evaluate(share);
@@ -290,7 +291,7 @@ public:
         std::size_t const n = samples_;
         {
             auto const g = into_classes_.write(stream_);
-            auto const scores = scores_.read(stream_);  // now their gradient
+            auto const scores = scores_.read(stream_);  // hold the gradient of the scores after evaluate
             blas_.multiply(stream_,
                            product<true, false>{shape_.hidden, shape_.classes, n, hidden_.read(stream_),
                                                 scores, weights_of(g.span(), shape_.classes)});
@@ -314,7 +315,7 @@ public:
         }
         ready(1, into_hidden_);
     }
-    /// Moves the parameters against the gradients that are there.
+    /// Updates the parameters from the gradients that backward computed.
     void descend_by(float rate) {
         constexpr float momentum = 0.9f;
         auto const p = parameters_.write(stream_);
@@ -335,7 +336,7 @@ public:
         double loss;
         double hits;
     };
-    /// The totals since the last call; waits for the stream.
+    /// Returns the totals since the last call. Blocks until the stream has finished.
     totals take_totals() {
         std::vector<double> const sums = totals_.to_vector(stream_);
         totals_.copy_from(std::vector<double>{0, 0}, stream_);
@@ -365,7 +366,7 @@ private:
                               "add_up");
     }
 
-    // Uniform, with the spread of He et al. 2015 for what is followed by a clamp; biases zero.
+    // Weights are uniform, with the spread of He et al. (2015) for layers that are followed by a ReLU. Biases are zero.
     [[nodiscard]] std::vector<float> first_parameters(std::uint64_t seed) const {
         std::vector<float> p(shape_.parameters());
         std::uint64_t random = cuota::epoch_key(seed, 0);
@@ -382,7 +383,7 @@ private:
         return p;
     }
 
-    // The layers' parts of one run of parameters or gradients: weights [in, out], then biases.
+    // A layer's weights [in, out] and biases, within the array of all parameters.
     template <class T>
     [[nodiscard]] device_span<T> weights_in(device_span<T> p) const {
         return p.subspan(0, shape_.inputs * shape_.hidden);
@@ -400,7 +401,7 @@ private:
         return p.subspan(shape_.parameters() - shape_.classes, shape_.classes);
     }
 
-    // Of one layer's gradients.
+    // A layer's weights and biases, within its gradient buffer.
     [[nodiscard]] static device_span<float> weights_of(device_span<float> layer, std::size_t outputs) {
         return layer.first(layer.size() - outputs);
     }

@@ -25,7 +25,7 @@ using command_line::usage_error;
 using cuota::unlimited;
 
 struct options {
-    std::string images{};  // IDX, plain or .gz; empty: a synthetic set is written first
+    std::string images{};  // IDX file, plain or .gz; if empty, a synthetic data set is written first
     std::string labels{};
     bool is_npy = false;
     std::size_t device_budget = 2_MiB;
@@ -36,14 +36,14 @@ struct options {
     std::size_t workers = 1;
     std::uint64_t seed = 1;
     double rate = 0.1;
-    std::string timeline{};  // where to draw the memory over time
+    std::string timeline{};  // file for a drawing of memory over time
     bool help = false;
 
-    // Of the deep network, which is trained where a strategy is named.
+    // Options of the deep network, which is trained if a strategy is named.
     std::string strategy{};
-    std::string sweep{};            // where to draw how `auto` does with less and less memory
-    double memory = 100;            // percent of what the naive strategy takes for activations
-    std::size_t steps = unlimited;  // at most so many batches
+    std::string sweep{};            // file for a drawing of how `auto` performs with less and less memory
+    double memory = 100;            // percent of the activation memory of the naive strategy
+    std::size_t steps = unlimited;  // maximum number of batches
     std::size_t layers = 24;
     std::size_t width = 64;
     double dropout = 0;
@@ -87,7 +87,7 @@ inline constexpr char const* usage =
     "  --steps N                     batches, if fewer than the epochs have\n"
     "SIZE is bytes, or a number with KiB, MiB or GiB.\n";
 
-/// Throws: usage_error.
+/// Throws usage_error if the options of the deep network are invalid.
 inline void check_deep(options const& o) {
     if (std::ranges::find(strategies, o.strategy) == strategies.end())
         throw usage_error{"--strategy: '" + o.strategy +

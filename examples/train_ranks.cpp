@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Trains the network of train.cpp on several ranks, each with its share of every batch: the same losses with any number.
+/// Trains the network of train.cpp on several ranks, each with its share of every batch; the losses do not depend on their number.
 ///
 ///     mpirun -n 4 build/dev/examples/train_ranks
 ///
-/// Gradients are summed by NCCL where the program is compiled with it and each rank has a GPU, else by MPI.
-/// Options make one rank refuse memory, end or stop, to see what the others say. Exit status 0, 2 for a command line that
-/// makes no sense, 1 for data, budgets, devices and ranks that do not work out.
+/// Sums gradients with NCCL if the program is compiled with it and each rank has a GPU of its own, otherwise with MPI. Options make one
+/// rank refuse memory, exit or hang, to show what the other ranks report. Exit status: 0 on success; 2 for an invalid command line; 1 for
+/// errors of data, budgets, devices and ranks.
 #include <cuota/data/idx_source.hpp>
 #include <cuota/data/zip_source.hpp>
 #include <cuota/interop/mpi.hpp>
@@ -67,7 +67,7 @@ constexpr char const* usage =
     "  --kill RANK@STEP       kill itself, when sums are under way\n"
     "  --stop RANK@STEP       stop, as if it hung\n";
 
-/// What one rank does in one step, if any does.
+/// A fault to inject: the rank and the step.
 struct trouble {
     std::size_t rank = 0;
     std::size_t step = 0;
@@ -121,7 +121,7 @@ options parse(std::vector<std::string_view> const& arguments) {
     return o;
 }
 
-/// How gradients are summed: the link, and what its buckets stand in.
+/// Policy for summing gradients: the all-reduce backend and the memory of its buckets.
 struct by_mpi {
     using link = cuota::mpi_sums;
     static link make(cuota::mpi_ranks const& group, cuota::agreement&, std::chrono::seconds) {
@@ -143,7 +143,6 @@ struct by_nccl {
 };
 #endif
 
-/// One rank.
 template <class Way>
 class trainer {
 public:
@@ -157,7 +156,7 @@ public:
         typename Way::link link = Way::make(group_, ranks_, std::chrono::seconds{how.deadline});
         cuota::loader_options load{
             .batch = batch, .device = device_, .pinned = pinned_, .seed = 1, .part = group.part()};
-        // What one rank has no room for is made on none.
+        // If the memory does not fit on one rank, no rank allocates it.
         cuota::all_or_none(ranks_, "the network and its buffers", [&] {
             loader_.emplace(samples, load);
             pool_.emplace(device_);
@@ -184,7 +183,7 @@ private:
         cuota::device_buffer<float> const more{device_.limit() / sizeof(float), stream_, *pool_};
     }
 
-    /// False at the epoch's end, which is on all ranks at once.
+    /// Trains one step. Returns false at the end of the epoch, which all ranks reach at the same step.
     [[nodiscard]] bool step(cuota::epoch_range& range) {
         std::optional<cuota::batch> const batch = cuota::all_or_none(ranks_, "the next batch", [&] {
             if (is_now(how_.refuse)) be_refused();
@@ -210,7 +209,7 @@ private:
         if (is_now(how_.kill)) std::raise(SIGKILL);
         if (is_now(how_.stop)) std::raise(SIGSTOP);
     }
-    /// The mean loss over all ranks' samples.
+    /// Prints the mean loss over the samples of all ranks.
     void tell(cuota::micro_batch const& part) {
         auto const losses = ranks_.values(std::bit_cast<std::uint64_t>(net_->take_totals().loss), "losses");
         double sum = 0;
@@ -231,13 +230,13 @@ private:
     std::optional<train::network> net_;
     std::optional<cuota::gradient_buckets<typename Way::link>> sums_;
     std::size_t step_ = 0;
-    cuota::agreement ranks_;  // leaves first
+    cuota::agreement ranks_;  // destroyed first, which notifies the other ranks
 };
 
-/// A rank's device. Ranks of one machine have one each, as far as there are.
+/// The device of a rank. The ranks of one machine are distributed over its devices.
 struct placement {
     cuota::device own{0};
-    bool is_alone = false;  // and so is every other rank on its own
+    bool is_alone = false;  // true if every rank on every machine has a device of its own
 };
 placement place_rank() {
     int const devices = cuota::device::count();
@@ -278,13 +277,12 @@ void run(options const& how, cuota::mpi_ranks const& group) {
     group.close();
 }
 
-/// The first line of an error.
 std::string one_line(std::exception const& error) {
     std::string_view const text = error.what();
     return std::string{text.substr(0, text.find('\n'))};
 }
 
-/// 0 to 2, when all ranks end together. Where they cannot, the others are ended with this one: MPI_Finalize would wait.
+/// Returns 0 to 2 if all ranks finish together. Otherwise aborts all ranks, because MPI_Finalize would block.
 int run_rank(options const& how) {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -295,16 +293,15 @@ int run_rank(options const& how) {
     try {
         run(how, cuota::mpi_ranks{MPI_COMM_WORLD, std::chrono::seconds{how.deadline}});
         return 0;
-    } catch (cuota::out_of_memory const& refused) {  // on all ranks
+    } catch (cuota::out_of_memory const& refused) {  // thrown on all ranks
         say(refused);
         return 1;
-    } catch (usage_error const& error) {  // on all ranks
+    } catch (usage_error const& error) {  // thrown on all ranks
         if (rank == 0) say(error);
         return 2;
     } catch (std::exception const& error) {
         say(error);
-        std::this_thread::sleep_for(
-            std::chrono::seconds{1});  // the others know by now, and have something to say
+        std::this_thread::sleep_for(std::chrono::seconds{1});  // lets the other ranks print their errors
         MPI_Abort(MPI_COMM_WORLD, 1);
         return 1;
     }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The strategies of train.cpp: what each is planned to hold, what it held, and what it cost.
+/// The strategies of train.cpp: prints the planned and measured memory of each, and its cost.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 
 namespace train {
 
-/// What all strategies leave as it is: the network, the data and the bytes that 100 % are.
+/// The part of a run that all strategies share: the network, the data and the bytes of 100 %.
 struct deep_task {
     options const& how;
     any_samples samples;
     deep_shape shape;
     std::size_t naive_bytes;
 
-    /// Bytes for activations at so many percent.
+    /// Returns the bytes for activations at `percent`.
     [[nodiscard]] std::size_t room(double percent) const {
         auto const bytes = static_cast<std::size_t>(percent / 100 * static_cast<double>(naive_bytes));
         return cuota::round_down(bytes, cuota::device_memory::granule());
@@ -43,7 +43,7 @@ struct deep_task {
     return {how, samples, shape, planner.naive().slab_bytes};
 }
 
-/// "4 parts of 16", "checkpoint, 2 parts of 32".
+/// Returns, for example, "checkpoint" or "keep all, 4 x 16": 4 parts of at most 16 samples.
 [[nodiscard]] inline std::string plan_text(deep_result const& r) {
     std::string const parts =
         r.plan.parts == 1 ? "" : std::to_string(r.plan.parts) + " x " + std::to_string(r.plan.part);
@@ -108,7 +108,7 @@ inline void sweep(deep_task const& task) {
     std::printf("\nwrote %s\n", task.how.sweep.c_str());
 }
 
-/// Trains by the strategy that was asked for, or sweeps. Throws: plan_error when it does not fit.
+/// Trains by the strategy of the options, or runs the sweep. Throws: plan_error if it does not fit.
 inline void run_deep(options const& how, any_samples const& samples, std::size_t classes) {
     auto const task = task_of(how, samples, classes);
     std::printf("\nnetwork   %zu hidden layers of %zu, batches of %zu\n"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Two streams: one goes on with the next value while the other sums up the present one; leases put in every wait.
+/// Two streams: one computes the next value while the other sums the current one; leases insert the required waits.
 ///
 /// Expected output:
 ///
@@ -40,7 +40,7 @@ int main() {
         cuota::device_buffer<double> next{value.size(), computing, pool, cuota::no_init, "value"};
         cuota::for_each_index(computing, next.size(),
                               double_all{value.read(computing), next.write(computing)});
-        value = std::move(next);  // the old one goes back when both streams are done with it
+        value = std::move(next);  // the old value is freed when both streams have finished with it
     }
     std::printf("the sums add up to %g\n", sum.to_vector(summing).front());
 }

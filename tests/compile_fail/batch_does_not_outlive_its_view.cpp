@@ -10,6 +10,6 @@ void use(cuota::batch b, cuota::stream_ref s) {
     auto view = b.view<float>(s);
     (void)view;
 #else
-    std::move(b).view<float>(s);  // the batch would end before the view is used
+    std::move(b).view<float>(s);  // the batch would be destroyed before the view is used
 #endif
 }

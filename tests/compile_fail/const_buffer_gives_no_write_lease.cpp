@@ -6,7 +6,7 @@
 #ifdef CUOTA_FIXED
 using buffer = cuota::device_buffer<float>;
 #else
-using buffer = cuota::device_buffer<float> const;  // whoever gave it away const counts on its elements
+using buffer = cuota::device_buffer<float> const;  // the elements of a const buffer must not change
 #endif
 
 std::size_t use(buffer& some, cuota::stream_ref s) { return some.write(s).size(); }

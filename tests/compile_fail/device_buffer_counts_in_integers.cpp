@@ -7,7 +7,7 @@
 #ifdef CUOTA_FIXED
 using number = long;
 #else
-using number = double;  // 0.1 * 30 elements are 3, or 2
+using number = double;  // 0.1 * 30 may give 3 or 2 elements
 #endif
 
 void make(number count, cuota::stream_ref s) {

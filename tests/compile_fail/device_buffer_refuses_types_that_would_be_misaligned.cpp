@@ -8,7 +8,7 @@ struct alignas(256) element {
     float x[64];
 };
 #else
-struct alignas(512) element {  // every other one would stand where it must not
+struct alignas(512) element {  // a resource guarantees 256 bytes only
     float x[128];
 };
 #endif

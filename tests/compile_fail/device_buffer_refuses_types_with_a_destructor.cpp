@@ -8,7 +8,7 @@
 #ifdef CUOTA_FIXED
 using element = float;
 #else
-using element = std::string;  // its pointer would mean nothing on the device
+using element = std::string;  // its pointer would be invalid on the device
 #endif
 
 std::size_t size_of(cuota::device_buffer<element> const& buffer) { return buffer.size(); }

@@ -10,7 +10,7 @@ void use(cuota::device_buffer<float>& buffer, cuota::stream_ref s) {
     cuota::device_matrix matrix{lease, 3, 4};
 #else
     cuota::device_matrix matrix{buffer.write(s), 3,
-                                4};  // the lease ends here, and nobody waits for the kernel
+                                4};  // the lease is destroyed here, before the kernel uses the matrix
 #endif
     (void)matrix;
 }

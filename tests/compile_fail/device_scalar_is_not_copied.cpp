@@ -9,6 +9,6 @@ cuota::device_scalar<float> moved(cuota::device_scalar<float>& from) {
 #ifdef CUOTA_FIXED
     return std::move(from);
 #else
-    return from;  // would cost device memory and a transfer without a word
+    return from;  // an implicit device allocation and transfer
 #endif
 }

@@ -6,12 +6,12 @@
 void launch(cuota::device_span<float const> x);
 
 void use(cuota::device_buffer<float>& buffer, cuota::stream_ref s) {
-    launch(buffer.read(s));  // the lease lasts as long as the launch
+    launch(buffer.read(s));  // the lease outlives the launch
 #ifdef CUOTA_FIXED
     auto const lease = buffer.read(s);
     cuota::device_span<float const> const x = lease;
 #else
-    cuota::device_span<float const> const x = buffer.read(s);  // the lease ends here
+    cuota::device_span<float const> const x = buffer.read(s);  // the lease is destroyed here
 #endif
     launch(x);
 }

@@ -9,7 +9,7 @@ void use(cuota::device_buffer<float>& buffer, cuota::stream_ref s) {
     cuota::device_span<float> span = lease.span();
 #else
     cuota::device_span<float> span =
-        buffer.write(s).span();  // the lease ends here, and nobody waits for the kernel
+        buffer.write(s).span();  // the lease is destroyed here, before the kernel uses the span
 #endif
     (void)span;
 }

@@ -8,7 +8,7 @@ float first(cuota::device_buffer<float> const& from, cuota::stream_ref s) {
     auto const pending = cuota::download(from, s);
     auto const elements = pending.get();
 #else
-    auto const elements = cuota::download(from, s).get();  // the memory ends here, before anybody looks
+    auto const elements = cuota::download(from, s).get();  // the memory is freed before it is read
 #endif
     return elements[0];
 }

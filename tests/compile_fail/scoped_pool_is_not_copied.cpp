@@ -7,7 +7,7 @@ void use(cuota::scoped_pool& pool) {
 #ifdef CUOTA_FIXED
     cuota::scoped_pool& same = pool;
 #else
-    cuota::scoped_pool same{pool};  // a scope is one place
+    cuota::scoped_pool same{pool};  // a scope has one owner
 #endif
     (void)same;
 }

@@ -6,12 +6,12 @@
 void launch(cuota::stream_ref s);
 
 void use() {
-    launch(cuota::stream{});  // the stream lasts as long as the call
+    launch(cuota::stream{});  // the stream outlives the call
 #ifdef CUOTA_FIXED
     cuota::stream const own;
     cuota::stream_ref const s = own;
 #else
-    cuota::stream_ref const s = cuota::stream{};  // the stream ends here
+    cuota::stream_ref const s = cuota::stream{};  // the stream is destroyed here
 #endif
     launch(s);
 }

@@ -10,6 +10,6 @@ auto elements(cuota::device_buffer<float>& x, cuota::stream_ref s) {
     auto const lease = x.write(s);
     return cuota::thrust_range<float>{lease}.size();
 #else
-    return cuota::thrust_range<float>{x.write(s)}.size();  // the lease ends with the expression
+    return cuota::thrust_range<float>{x.write(s)}.size();  // the lease is destroyed at the end
 #endif
 }

@@ -9,6 +9,6 @@ auto start(cuota::pinned_buffer<float>& from, cuota::device_buffer<float>& to, c
 #ifdef CUOTA_FIXED
     return cuota::upload(std::move(from), to, s);
 #else
-    return cuota::upload(from, to, s);  // the caller could change or end it under the copy
+    return cuota::upload(from, to, s);  // the caller could change or free it during the copy
 #endif
 }

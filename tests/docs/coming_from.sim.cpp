@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The snippets of docs/coming_from.md, but for those that need Thrust and CCCL: coming_from_cccl.sim.cpp. RMM's side is
-// compiled nowhere.
+// The snippets of docs/coming_from.md, except those that need Thrust and CCCL: coming_from_cccl.sim.cpp. The snippets of RMM's side are not
+// compiled.
 #include <cstddef>
 #include <vector>
 
@@ -19,7 +19,7 @@ struct add_index {
 
 constexpr std::size_t n = 1000;
 
-/// As cuda_runtime.h has it.
+/// The typed overload of cuda_runtime.h.
 template <class T>
 cudaError_t cudaMalloc(T** at, std::size_t bytes) {
     return ::cudaMalloc(reinterpret_cast<void**>(at), bytes);
@@ -30,7 +30,7 @@ TEST_CASE("coming from cudaMalloc: both sides give the same", "[docs]") {
     cuota::scoped_pool pool{budget};
     std::vector<float> host(n);
     {
-        cudaStream_t const stream = nullptr;  // the legacy stream: with another one, the snippet is a race
+        cudaStream_t const stream = nullptr;  // the legacy stream; with another one, the snippet has a race
         auto const saxpy = [](float* x, std::size_t count, cudaStream_t) {
             cuota::for_each_index(cuota::stream_ref{cudaStreamLegacy}, count, add_index{{x, count}});
         };

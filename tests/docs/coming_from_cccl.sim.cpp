@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The snippets of docs/coming_from.md that need Thrust and CCCL. On the simulated runtime Thrust's system for the device is
-// the host's.
+// The snippets of docs/coming_from.md that need Thrust and CCCL. On the simulated runtime Thrust's device system is that of the host.
 #include <cuota/interop/cuda_mr.hpp>
 #include <cuota/interop/cuda_mr_upstream.hpp>
 #include <cuota/interop/thrust.hpp>

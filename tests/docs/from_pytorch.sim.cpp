@@ -56,14 +56,13 @@ struct add_before {
     CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = in[i] + 1; }
 };
 
-/// What a page says a step does, without doing it: a sample takes 100 kB.
+/// Stands for the network of the page's snippets, without computing; a sample takes 100 kB.
 struct network {
     std::size_t begun = 0;
     std::size_t samples = 0;
     std::size_t steps = 0;
 };
 
-/// The room that most snippets work in.
 struct room {
     cuota::budget budget{"trainer", 16_MiB};
     cuota::budget pinned{"pinned", 64_MiB};
@@ -77,7 +76,7 @@ void take(std::size_t samples, cuota::stream_ref stream, cuota::resource_ref con
     floats const activations{samples * 25'000, stream, pool, cuota::no_init, "activations"};
 }
 
-/// Eight layers of one kernel each, whose outputs are 400 kB.
+/// Layers of one kernel each, whose outputs are 400 kB.
 std::vector<cuota::checkpoint_stage> layers_of(std::size_t count) {
     std::vector<cuota::checkpoint_stage> stages(count);
     for (auto& s : stages) {
@@ -94,7 +93,7 @@ std::vector<cuota::checkpoint_stage> layers_of(std::size_t count) {
 }
 
 std::mutex printing;
-void try_step(std::size_t rank, std::size_t batch) {  // one rank has less room than the other
+void try_step(std::size_t rank, std::size_t batch) {  // one rank has less memory than the other
     cuota::budget const own{"rank", (rank == 0 ? 8_MiB : 5_MiB) + 64_KiB};
     cuota::stream const stream;
     floats const all{batch * 262'144, stream, cuota::budgeted<cuota::device_memory>{own}, cuota::no_init};

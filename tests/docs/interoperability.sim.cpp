@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace cub {
 
-/// In CUB's place, which g++ does not compile. examples/one_budget.cpp has CUB itself, where nvcc compiles it.
+/// Replaces CUB, which g++ does not compile. examples/one_budget.cpp uses CUB itself if nvcc compiles it.
 struct DeviceScan {
     static cudaError_t InclusiveSum(void* scratch, std::size_t& bytes, int const*, int* to, int count,
                                     cudaStream_t stream) {

@@ -25,14 +25,14 @@ struct twice {
     CUOTA_KERNEL void operator()(std::size_t i) const { x[i] *= 2; }
 };
 
-/// Without what differs from run to run: addresses, numbers of streams and allocations, how lines are broken.
+/// Removes the parts that differ between runs: addresses, numbers of streams and allocations, line breaks.
 std::string without_numbers(std::string const& text) {
     return std::regex_replace(
         std::regex_replace(text, std::regex{"0x[0-9a-f]+|#[0-9]+|\\(schedule .*\\)"}, ""), std::regex{"\\s+"},
         " ");
 }
 
-// What nvcc makes of a kernel's host side; its address counts.
+// Stands for nvcc's host stub of a kernel; only its address matters.
 void halve(float*, int) { throw std::logic_error{"never called"}; }
 
 TEST_CASE("no GPU: a kernel of one's own has a body for the host", "[docs]") {
@@ -87,7 +87,7 @@ TEST_CASE("no GPU: every call fails in turn", "[docs]") {
     };
 #include "no_gpu/every_failure.inc"
     CHECK(steps >= 1);
-    (void)machine.errors.take();  // what failed in destructors
+    (void)machine.errors.take();  // discards the errors that destructors reported
 }
 
 TEST_CASE("no GPU: nothing runs until the test says so", "[docs]") {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What tests of a page's snippets share: what a snippet prints, and what the page says that it prints.
+/// Shared by the tests of a page's snippets: captures a snippet's output and compares it with the output on the page.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace page {
 
 namespace detail {
 
-/// The standard output, led into a file as long as this lives.
+/// Redirects the standard output to a file until it is destroyed.
 class diverted {
 public:
     diverted() : file_{std::tmpfile()} {
@@ -64,7 +64,6 @@ private:
 
 }  // namespace detail
 
-/// What f prints.
 template <class F>
 [[nodiscard]] std::string printed(F f) {
     detail::diverted const to;
@@ -72,8 +71,8 @@ template <class F>
     return to.text();
 }
 
-/// Checks that f prints what the page says that a snippet prints: "page/name". `plain` takes out of both what differs from
-/// machine to machine. With CUOTA_SNIPPETS_SEEN, a folder, what f prints is put there for _snippets.py --fill.
+/// Checks that f prints the output that the page shows for the snippet "page/name". `plain` removes from both texts the parts that differ
+/// between machines. If CUOTA_SNIPPETS_SEEN names a folder, the output is also stored there, for _snippets.py --fill.
 template <class F, class Plain>
 void check_prints(std::string const& name, F f, Plain plain) {
     std::ifstream file{std::string{CUOTA_SNIPPETS} + '/' + name + ".txt"};
@@ -92,7 +91,7 @@ void check_prints(std::string const& name, F f) {
     check_prints(name, f, [](std::string const& text) { return text; });
 }
 
-/// A folder that is the current one as long as this lives: snippets name files without a folder.
+/// Makes a temporary folder the current one until it is destroyed: snippets name files without a folder.
 class inside {
 public:
     inside() : before_{std::filesystem::current_path()} { std::filesystem::current_path(folder_.path()); }
@@ -102,7 +101,7 @@ public:
 
     [[nodiscard]] support::temp_folder const& folder() const noexcept { return folder_; }
 
-    /// An .npy file of floats in it, all zero: `samples` of them, each of `shape`, as "64, 64".
+    /// Writes an .npy file of zero floats to the folder: `samples` samples of shape `shape`, such as "64, 64".
     void write_npy(std::string const& name, std::size_t samples, std::string const& shape,
                    std::size_t numbers) const {
         std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(samples) +

@@ -23,7 +23,7 @@ TEST_CASE("refusals: a refusal says who holds what, and what would help", "[docs
     });
 }
 
-TEST_CASE("refusals: the same refusal is data", "[docs]") {  // with the places that the page's snippet has
+TEST_CASE("refusals: the same refusal is data", "[docs]") {  // with the call sites of the page's snippet
     cuota::budget device{"device", 64_MiB};
     cuota::budget trainer{"trainer", 48_MiB, device};
     cuota::scoped_pool pool{trainer, {.name = "network"}};

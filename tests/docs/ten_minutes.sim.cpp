@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The snippets of docs/ten_minutes.md. How it is built by hand: ten_minutes.py.
+// The snippets of docs/ten_minutes.md. ten_minutes.py tests building it by hand.
 #include "docs/page.hpp"
 
 namespace {

@@ -9,7 +9,7 @@
 
 #include <cuota/data/cifar_source.hpp>
 
-// The first byte says which set it is and how many of the records are in the first of two files.
+// The first byte selects the set, and the number of records in the first of two files.
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     if (size == 0) return 0;
     static fuzz::memory_file const first;

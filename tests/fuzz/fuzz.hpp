@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the targets share: the input as a file, and what must hold of a parser whatever it is given.
+/// Shared by the fuzz targets: the input as a file, and the properties of a parser for any input.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +24,12 @@
 
 #include "support/heap_watch.hpp"
 
-/// The entrance that libFuzzer calls. Returns 0; ends the program when something does not hold.
+/// libFuzzer's entry point. Returns 0; aborts if a property does not hold.
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size);
 
 namespace fuzz {
 
-/// Ends the program, as libFuzzer wants it, unless `holds`.
+/// Aborts, as libFuzzer requires, unless `holds`.
 inline void expect(bool holds, char const* what) {
     if (holds) return;
     std::fprintf(stderr, "fuzz: does not hold: %s\n", what);
@@ -40,7 +40,7 @@ inline std::string_view text_of(std::uint8_t const* data, std::size_t size) {
     return {reinterpret_cast<char const*>(data), size};
 }
 
-/// A file in memory that each run fills anew: a new one for each would cost more than all else.
+/// A file in memory that is refilled by each run; a new one per run would dominate the cost.
 class memory_file {
 public:
     memory_file() : descriptor_{::memfd_create("fuzz", MFD_CLOEXEC)} {
@@ -55,7 +55,7 @@ public:
         auto const put = ::pwrite(descriptor_, bytes.data(), bytes.size(), 0);
         expect(put == static_cast<ssize_t>(bytes.size()), "pwrite");
     }
-    /// Filled with these bytes, to be read as any file.
+    /// Fills the file with `bytes` and returns it for reading.
     [[nodiscard]] cuota::file holding(std::string_view bytes, std::string name = "input") const {
         fill(bytes);
         return cuota::file::adopt(::dup(descriptor_), std::move(name));
@@ -66,8 +66,8 @@ private:
     int descriptor_;
 };
 
-/// Runs a parser on an input of `size` bytes: it returns, or throws a data_error that points into the input, and takes
-/// from the heap at most 8 KiB and `factor` times the input. Any other exception ends the program. True when it returned.
+/// Runs a parser on an input of `size` bytes. It must return, or throw a data_error whose offset lies within the input, and allocate at
+/// most 8 KiB + factor * size of heap memory. Any other exception ends the program. Returns true if the parser returned.
 template <class Parse>
 bool is_read_or_refused(std::size_t size, std::size_t factor, Parse&& parse) {
     support::heap_watch const watch;
@@ -82,12 +82,12 @@ bool is_read_or_refused(std::size_t size, std::size_t factor, Parse&& parse) {
     return is_read;
 }
 
-/// Everything that a source has, field by field.
+/// Reads all samples of a source, field by field.
 template <cuota::source S>
 std::vector<std::vector<std::byte>> all_of(S const& from) {
     std::vector<std::uint64_t> samples(from.size());
     for (std::size_t i = 0; i != samples.size(); ++i)
-        samples[i] = samples.size() - 1 - i;  // as no file has them
+        samples[i] = samples.size() - 1 - i;  // an order that is not that of the file
     std::vector<std::vector<std::byte>> fields;
     for (cuota::field const& f : std::span<cuota::field const>{from.fields()})
         fields.emplace_back(samples.size() * f.bytes());

@@ -12,7 +12,7 @@
 
 #include "fuzz/fuzz.hpp"
 
-// A compressed IDX file. What it inflates to stands in a file, not on the heap, and may be larger than the input.
+// A compressed IDX file. Its inflated content, which may be larger than the input, is in a file and not on the heap.
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     static fuzz::memory_file const memory;
     static bool const is_on_tmpfs = ::setenv("TMPDIR", "/dev/shm", 0) == 0;

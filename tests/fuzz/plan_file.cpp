@@ -5,7 +5,7 @@
 
 #include "fuzz/fuzz.hpp"
 
-// A plan as text. What is read can be written, and is the same when it is read again.
+// A plan as text: parsing, writing and parsing again gives the same plan.
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     cuota::planned_step step;
     if (fuzz::is_read_or_refused(size, 256,

@@ -10,7 +10,7 @@
 
 namespace {
 
-/// Takes numbers off the input: many small ones, some of 64 bits.
+/// Reads numbers from the input: many small ones, some of 64 bits.
 class numbers {
 public:
     explicit numbers(std::string_view from) : from_{from} {}
@@ -24,7 +24,7 @@ private:
     std::uint64_t take(std::size_t bytes) {
         std::uint64_t value = 0;
         std::size_t const n = std::min(bytes, from_.size());
-        if (n != 0) std::memcpy(&value, from_.data(), n);  // an empty input may have no address
+        if (n != 0) std::memcpy(&value, from_.data(), n);  // data() of an empty input may be null
         from_.remove_prefix(n);
         return value;
     }
@@ -65,8 +65,8 @@ cuota::planned_step step_of(numbers from) {
 
 }  // namespace
 
-// A plan that has the right hash whatever else is wrong, and mostly what follows from its requests: no text made up at
-// random would, and what comes behind those checks would never be seen. What is read is checked again, by each pair.
+// A plan whose hash is always correct and whose figures mostly follow from its requests. Random text would fail these checks and never
+// reach the later ones. A plan that is accepted is checked again, pair by pair.
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     cuota::planned_step const step = step_of(numbers{fuzz::text_of(data, size)});
     std::string const text = cuota::plan_text(step);

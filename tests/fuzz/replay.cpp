@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A main for the targets without libFuzzer: each file that is named, or is in a folder that is named, is an input once.
-// So what was found stays found, by any compiler.
+// A main for the fuzz targets without libFuzzer: runs each named file, and each file in a named folder, as an input once. Inputs that were
+// found by fuzzing thus remain regression tests for every compiler.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -27,9 +27,9 @@ int main(int count, char** arguments) try {
     for (auto const& path : inputs) {
         std::ifstream from{path, std::ios::binary};
         std::vector<char> const bytes{std::istreambuf_iterator<char>{from}, {}};
-        // On the heap and of the exact size, so that AddressSanitizer sees a read behind it.
+        // On the heap, with the exact size, so that AddressSanitizer detects reads beyond the end.
         std::printf("%s\n", path.c_str());
-        std::fflush(stdout);  // the last line names the input that ended the program
+        std::fflush(stdout);  // so that the last line names the input that ended the program
         LLVMFuzzerTestOneInput(reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size());
     }
     std::printf("%zu inputs\n", inputs.size());

@@ -23,8 +23,8 @@ bool is_utf8_without_controls(std::string_view text) {
 
 }  // namespace
 
-// Names, which may be bytes of any kind: in a line of a screen they take no more room than they have and break nothing,
-// in JSON they end where they should.
+// Names are arbitrary bytes. In a line of the screen they must not exceed their width or break the line, and in JSON they must not end the
+// string early.
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     if (size == 0) return 0;
     std::string_view const name = fuzz::text_of(data, size).substr(1);

@@ -5,7 +5,7 @@
 
 #include "fuzz/fuzz.hpp"
 
-// The examples' files of lifetimes: what is read adds up, and has a lifetime and a name of its own a row.
+// The trace files of the examples: in an accepted file, each row has a valid lifetime and a unique name.
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
     static fuzz::memory_file const memory;
     memory.fill(fuzz::text_of(data, size));

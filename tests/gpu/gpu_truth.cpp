@@ -1,16 +1,15 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The core of cuota by values, on a machine with a GPU: every part computes something on the device and checks each number.
-/// It runs on the simulated runtime as well, on smaller sizes.
+/// Tests the core of cuota by values on a GPU: each part computes on the device and checks every number. Runs on the simulated runtime too,
+/// with smaller sizes.
 ///
 ///     gpu_truth [--list] [--seconds] [--reuses=N] [PART...]
 ///
-/// A line for each part, in order: `passed NAME 1.23 s: facts`, `FAILED NAME 1.23 s: why` or `skipped NAME: why`; the last line
-/// counts them. The status is 1 if a part failed, and 77 where there is no GPU. A part that fails does not stop the others, unless the device is lost.
-/// --seconds adds a line with the time of all parts together; --reuses sets how many blocks leases_on_streams passes from one
-/// stream to another. Run it alone on the device: two parts compare
-/// the driver's free memory before and after.
+/// Prints a line for each part, in order: `passed NAME 1.23 s: facts`, `FAILED NAME 1.23 s: why` or `skipped NAME: why`; the last line
+/// counts them. Exit status: 1 if a part failed, 77 without a GPU. After a failure the other parts run, unless the device is lost.
+/// --seconds adds a line with the total time; --reuses sets the number of blocks that leases_on_streams passes from one stream to another.
+/// Run it alone on the device: two parts compare the driver's free memory before and after.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -57,7 +56,7 @@ public:
             if (++count_ == 1) first_ = error.what();
         });
     }
-    /// Throws: failed when there was one since the last call.
+    /// Throws: failed if an error was reported since the last call.
     void expect_none() {
         std::scoped_lock const lock{guard_};
         std::size_t const count = count_;
@@ -77,12 +76,12 @@ private:
     std::string first_;
 };
 
-/// Why the device cannot go on; empty when it can.
+/// Returns the reason why the device cannot be used any more; empty if it can.
 [[nodiscard]] std::string why_lost() {
     cudaError_t code = cudaDeviceSynchronize();
     if (code == cudaSuccess) code = cudaGetLastError();
     if (code == cudaSuccess) return {};
-    (void)cudaGetLastError();  // an error of one call goes with this; one of the device stays
+    (void)cudaGetLastError();  // clears the error of one call; an error of the device persists
     code = cudaDeviceSynchronize();
     return code == cudaSuccess ? std::string{} : std::string{cudaGetErrorName(code)};
 }
@@ -91,7 +90,6 @@ struct totals {
     int passed = 0, failed = 0, skipped = 0;
 };
 
-/// Runs one part, and prints its line.
 void run(part const& p, reports& reported, totals& so_far) {
     using clock = std::chrono::steady_clock;
     auto const begun = clock::now();

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Calls every kernel of the library that moves much memory, so that nvcc makes machine code of it: machine_code.py compiles this
-/// file and reads that. Nothing runs it.
+/// Instantiates every bandwidth-limited kernel of the library, so that nvcc generates machine code, which machine_code.py inspects. It is
+/// not run.
 #include <cstdint>
 
 #include <cuota/data/device_conversion.hpp>

@@ -20,13 +20,13 @@
 
 namespace truth {
 
-// ---- How a part ends.
+// ---- Outcomes of a part.
 
-/// A value is wrong. The text names it.
+/// Thrown if a value is wrong; the text names it.
 struct failed : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
-/// The machine cannot run the part. The text says why.
+/// Thrown if the machine cannot run the part; the text has the reason.
 struct skipped : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -48,13 +48,13 @@ template <class... Values>
     return line;
 }
 
-/// A size for a GPU, or a smaller one for the simulated runtime.
+/// Returns a size for a GPU, or a smaller one for the simulated runtime.
 template <class T>
 [[nodiscard]] T on_a_gpu(T size, T simulated) {
     return cuota::is_simulated() ? simulated : size;
 }
 
-// ---- The parts. Each returns its facts, and throws when a value is wrong.
+// ---- The parts. Each returns its facts, and throws if a value is wrong.
 
 std::string shuffled_loader();
 std::string converted_on_device();
@@ -68,14 +68,14 @@ std::string refusal_beside_process();
 std::string kernel_that_traps();
 std::string mixed_memory();
 
-/// The number of blocks that leases_on_streams passes from one stream to another. Zero: the default of the runtime.
+/// Number of blocks that leases_on_streams passes from one stream to another; 0: the default for the runtime.
 inline std::uint64_t wanted_reuses = 0;
 
-/// Run in child processes of this program, in place of the parts. Return the exit status.
+/// Run in child processes of this program, instead of the parts. Return the exit status.
 int hold_memory(std::size_t bytes);
 int trap_in_a_kernel();
 
-// ---- Numbers by seed, the same on host and device.
+// ---- Pseudo-random numbers by seed, equal on host and device.
 
 /// SplitMix64's finalizer (Steele et al., 2014).
 [[nodiscard]] CUOTA_HOST_DEVICE inline std::uint64_t mixed(std::uint64_t x) {
@@ -84,12 +84,12 @@ int trap_in_a_kernel();
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
     return x ^ (x >> 31);
 }
-/// Word i of the pattern of a seed.
+/// Returns word i of the pattern of a seed.
 [[nodiscard]] CUOTA_HOST_DEVICE inline std::uint32_t word_of(std::uint64_t seed, std::uint64_t i) {
     return static_cast<std::uint32_t>(mixed(seed * 0xD1B54A32D192ED03 + i));
 }
 
-/// A sequence of random numbers, the same on every machine.
+/// A sequence of pseudo-random numbers that is the same on every machine.
 class random_numbers {
 public:
     explicit random_numbers(std::uint64_t seed) : state_{mixed(seed)} {}
@@ -102,21 +102,20 @@ private:
 
 // ---- Results of kernels that verify.
 
-/// Counts of verifying kernels, and the first word that is wrong.
+/// Counts of verifying kernels, and the first wrong word.
 struct tally {
-    unsigned long long checked;  ///< words, added by one thread of each kernel
+    unsigned long long checked;  ///< words; added by one thread of each kernel
     unsigned long long wrong;
     std::uint64_t seed, index;  ///< of the first wrong word
     std::uint32_t got, wanted;
 };
 
-/// Adds to a number of which several threads of one kernel may be the writers. Returns the number before.
+/// Adds atomically to a number that several threads of one kernel may change. Returns the previous value.
 CUOTA_HOST_DEVICE inline unsigned long long add_to(unsigned long long& number, unsigned long long more) {
 #if defined(__CUDA_ARCH__)
     return atomicAdd(&number, more);
 #else
-    unsigned long long const before =
-        number;  // the simulator runs the indices of a kernel one after the other
+    unsigned long long const before = number;  // the simulator runs the indices of a kernel in sequence
     number += more;
     return before;
 #endif
@@ -130,13 +129,12 @@ CUOTA_HOST_DEVICE inline void note_wrong(tally& in, std::uint64_t seed, std::uin
     in.wanted = wanted;
 }
 
-/// A tally on the device.
 class device_tally {
 public:
     explicit device_tally(cuota::stream_ref home) : at_{1, home, cuota::device_memory{}, "tally"} {}
 
     [[nodiscard]] cuota::lease<tally> write(cuota::stream_ref s) { return at_.write(s); }
-    /// Waits for the stream. Throws: failed when a word was wrong, or another number of words was checked.
+    /// Waits for the stream. Throws: failed if a word was wrong, or if the number of checked words differs from `checked`.
     void expect_right(cuota::stream_ref s, std::uint64_t checked, std::string const& what) const {
         tally const found = at_.to_vector(s)[0];
         if (found.wrong != 0)
@@ -156,7 +154,7 @@ private:
 
 // ---- Kernels.
 
-/// Keeps its stream busy: on a GPU for that long by its clock, on the simulator for a fraction of it.
+/// Keeps its stream busy: on a GPU for `microseconds` by the device's clock, on the simulator for a fraction of that.
 struct delay {
     std::uint32_t microseconds;
     CUOTA_KERNEL void operator()(std::size_t) const {

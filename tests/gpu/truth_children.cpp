@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Parts of gpu_truth that need a second process, which is this program itself: one that holds memory, and one whose kernel
+// Parts of gpu_truth that need a second process, which runs this program with other arguments: one that holds memory, and one whose kernel
 // traps.
 #include <algorithm>
 #include <array>
@@ -40,7 +40,7 @@ namespace {
 
 using namespace cuota::literals;
 
-/// Runs this program again with one argument, and reads its output. The child's standard input is closed with this, at the
+/// Runs this program with one argument in a child process, and reads its output. The destructor closes the child's standard input at the
 /// latest. A child that does not answer in time is killed, and the part fails.
 class child {
 public:
@@ -69,7 +69,7 @@ public:
         }
     }
 
-    /// Returns the next line; empty at the end of the output. Throws: failed when the child is silent for `most`.
+    /// Returns the next line; empty at the end of the output. Throws: failed if nothing arrives for `most`.
     [[nodiscard]] std::string line(std::chrono::seconds most) {
         for (;;) {
             if (auto const end = read_.find('\n'); end != std::string::npos) {
@@ -80,7 +80,6 @@ public:
             if (!read_more(most)) return std::exchange(read_, {});
         }
     }
-    /// Returns all lines up to the end of the output.
     [[nodiscard]] std::string rest(std::chrono::seconds most) {
         while (read_more(most)) {}
         return std::exchange(read_, {});
@@ -89,7 +88,7 @@ public:
         close(in_);
         in_ = -1;
     }
-    /// Waits for the child to end. Returns its exit status, or 128 + the signal that ended it.
+    /// Waits until the child has exited. Returns its exit status, or 128 + the number of the signal that ended it.
     [[nodiscard]] int status() {
         int raw = 0;
         while (waitpid(pid_, &raw, 0) < 0)
@@ -133,7 +132,7 @@ private:
     std::string read_;
 };
 
-/// Another process that holds `bytes` bytes of the device while this lives.
+/// Another process that holds `bytes` bytes of the device until this object is destroyed.
 class other_process final : public neighbour {
 public:
     explicit other_process(std::size_t bytes) : child_{"--hold=" + std::to_string(bytes)} {
@@ -145,7 +144,7 @@ public:
         try {
             (void)child_.rest(std::chrono::seconds{30});
             (void)child_.status();
-        } catch (std::exception const&) {}  // its destructor ends it
+        } catch (std::exception const&) {}  // the destructor ends the child
     }
 
 private:
@@ -154,7 +153,6 @@ private:
 
 [[nodiscard]] std::size_t free_now() { return cuota::device::current().memory().free; }
 
-/// Allocates `bytes` bytes from a pool under the budget, writes a pattern to all of them, and verifies it.
 void take_and_verify(cuota::budget const& budget, std::size_t bytes) {
     cuota::stream const s;
     device_tally found{s};
@@ -166,7 +164,7 @@ void take_and_verify(cuota::budget const& budget, std::size_t bytes) {
     found.expect_right(s, block.size(), "a block that fits");
 }
 
-/// Makes 100 requests of `bytes` bytes, which must all be refused. Returns by how much the driver's free memory changed.
+/// Makes 100 requests of `bytes` bytes, all of which must be refused. Returns the change of the driver's free memory.
 [[nodiscard]] std::size_t refused_often(cuota::budget const& budget, std::size_t bytes,
                                         std::size_t held_elsewhere) {
     cuota::stream const s;
@@ -189,7 +187,7 @@ void take_and_verify(cuota::budget const& budget, std::size_t bytes) {
     return before > after ? before - after : after - before;
 }
 
-/// Waits until the driver has the memory of a process that has ended. Throws: failed after 10 s.
+/// Waits until the memory of an exited process is free in the driver. Throws: failed after 10 s.
 void wait_for_room(cuota::budget budget, std::size_t bytes) {
     auto const most = std::chrono::steady_clock::now() + std::chrono::seconds{10};
     while (!budget.try_charge(bytes)) {
@@ -204,13 +202,13 @@ void wait_for_room(cuota::budget budget, std::size_t bytes) {
 std::string refusal_beside_process() {
     if (cuota::is_simulated() && !play_neighbour)
         throw skipped{"every process has a simulated device of its own"};
-    take_and_verify(cuota::budget{"first", 64_MiB}, 4_MiB);  // so that modules are there
+    take_and_verify(cuota::budget{"first", 64_MiB}, 4_MiB);  // loads the modules
     std::size_t const before = free_now();
     std::size_t const theirs = on_a_gpu(std::min<std::size_t>(before / 2, 8_GiB), std::size_t{32_MiB});
-    // The budget has room for 5/4 of `theirs` while the device is free, and for 1/4 beside the other process. Half is wanted.
+    // The budget allows 5/4 of `theirs` while the device is free, and 1/4 beside the other process. The request is 1/2.
     std::size_t const kept = before - theirs - theirs / 4;
     std::size_t const wanted = theirs / 2 / 4_MiB * 4_MiB;
-    // Asks the driver at each charge: an older answer would not know of the other process.
+    // Queries the driver at each charge: an older figure would not include the other process.
     cuota::budget const budget =
         cuota::budget::of_device(cuota::device::current(), 1.0, kept, std::chrono::nanoseconds{0});
     take_and_verify(budget, wanted);
@@ -220,7 +218,7 @@ std::string refusal_beside_process() {
     {
         std::unique_ptr<neighbour> const other =
             play_neighbour ? play_neighbour(theirs) : std::make_unique<other_process>(theirs);
-        // Other programs on the device may take or return memory meanwhile: one round of five must see no change.
+        // Other programs on the device may allocate or free meanwhile: one round of five must see no change.
         do changed = refused_often(budget, wanted, theirs);
         while (changed != 0 && ++rounds < 5);
         expect_equal("bytes that the driver has free after 100 refusals, less those before", changed, 0U);
@@ -257,7 +255,7 @@ struct read_outside {
     CUOTA_KERNEL void operator()(std::size_t i) const { from[i] = from[12]; }
 };
 
-/// A kernel traps while pools, buffers and a loader with a batch and reading workers are alive.
+/// Traps in a kernel while pools, buffers and a loader with a batch and reading workers exist.
 int trap_with_all_alive() {
     cuota::budget const budget{"device", 256_MiB};
     cuota::stream const s, t;
@@ -277,7 +275,7 @@ int trap_with_all_alive() {
         s.synchronize();
         return did_not_stop;
     } catch (cuota::cuda_error const& error) { std::printf("stopped: %s\n", error.what()); }
-    try {  // the program goes on, and meets the error again
+    try {  // the program continues and must get the error again
         write_pattern(t, other, 2);
         t.synchronize();
         std::puts("later: no error");
@@ -315,7 +313,7 @@ std::string kernel_that_traps() {
     std::string const rest = trapped.rest(most);
     expect(rest.empty(), "the child said more: " + rest);
     expect_equal("the child's exit status", trapped.status(), stopped);
-    take_and_verify(cuota::budget{"after", 64_MiB}, 4_MiB);  // this process's device goes on
+    take_and_verify(cuota::budget{"after", 64_MiB}, 4_MiB);  // the device still works in this process
     return "'" + why.substr(9) + "'; " + end;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Parts of gpu_truth about data: a loader whose consumer lags, numbers converted on the device, data that stays there.
+// Parts of gpu_truth about data: a loader whose consumer lags, numbers converted on the device, data resident on the device.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -28,7 +28,7 @@ namespace {
 using cuota::device_span;
 using namespace cuota::literals;
 
-/// Byte `byte` of field `field` of a sample: eight at a time are one random number.
+/// Returns eight consecutive bytes of field `field` of a sample, which are one random number.
 [[nodiscard]] CUOTA_HOST_DEVICE inline std::uint64_t eight_bytes(std::uint64_t sample, std::size_t field,
                                                                  std::size_t at) {
     return mixed((sample * 4 + field) * 0xD1B54A32D192ED03 + at);
@@ -38,7 +38,7 @@ using namespace cuota::literals;
     return static_cast<std::uint8_t>(eight_bytes(sample, field, byte / 8) >> (byte % 8 * 8));
 }
 
-/// Samples of some fields of bytes and their own number, and a count of those that were read.
+/// Samples with several fields of bytes and the sample number, and a count of those that were read.
 struct known_samples {
     std::uint64_t size;
     std::vector<std::size_t> widths;
@@ -64,7 +64,7 @@ private:
     void write(std::uint64_t sample, std::size_t at, std::span<std::span<std::byte> const> out) const {
         for (std::size_t k = 0; k != widths.size(); ++k)
             for (std::size_t byte = 0; byte < widths[k]; byte += 8) {
-                std::uint64_t const eight = eight_bytes(sample, k, byte / 8);  // little-endian, as byte_of
+                std::uint64_t const eight = eight_bytes(sample, k, byte / 8);  // little-endian, as in byte_of
                 std::memcpy(out[k].data() + at * widths[k] + byte, &eight,
                             std::min<std::size_t>(8, widths[k] - byte));
             }
@@ -72,7 +72,6 @@ private:
     }
 };
 
-/// Verifies one field of bytes of a batch.
 struct verify_bytes {
     device_span<std::uint8_t const> bytes;
     device_span<std::uint64_t const> numbers;
@@ -85,7 +84,7 @@ struct verify_bytes {
         if (bytes[i] != wanted) note_wrong(in[0], sample, i % width, bytes[i], wanted);
     }
 };
-/// Counts the visits of each sample, and notes the order in which they came.
+/// Counts the visits of each sample, and stores the order of the visits.
 struct note_order {
     device_span<std::uint64_t const> numbers;
     std::size_t first;
@@ -97,15 +96,15 @@ struct note_order {
     }
 };
 
-/// Counts of the epochs that check_epochs has taken.
+/// Counts of check_epochs.
 struct epochs_seen {
     std::uint64_t batches = 0;
-    std::uint64_t behind = 0;  ///< batches after which the consumer's stream had not caught up
+    std::uint64_t behind = 0;  ///< batches after which the consumer's stream was still busy
     std::uint64_t bytes = 0;
 };
 
-/// Takes epochs of the loader; the consumer's stream is delayed before each batch. Checks every byte, that each sample came
-/// once an epoch, and that the order is another in each epoch.
+/// Runs epochs of the loader and delays the consumer's stream before each batch. Checks every byte, that each epoch has each sample once,
+/// and that the order differs between epochs.
 epochs_seen check_epochs(cuota::batch_loader& loader, known_samples const& of, std::uint64_t epochs,
                          std::uint32_t lag) {
     cuota::stream const stream;
@@ -176,7 +175,7 @@ std::string shuffled_loader() {
 }
 
 std::string resident() {
-    // Rows of whole 16 bytes, of whole 4 bytes and of neither: each is gathered by other words.
+    // Rows of a multiple of 16 bytes, of 4 bytes, and of neither: each is gathered by another word size.
     known_samples const of{on_a_gpu<std::uint64_t>(100'000, 500), {1024, 60, 13}};
     cuota::budget const device{"device", 1_GiB};
     cuota::budget const pinned{"pinned", 256_MiB};
@@ -202,7 +201,7 @@ std::string resident() {
                 1e-6 * static_cast<double>(seen.bytes));
 }
 
-// ---- Numbers that cross the link small.
+// ---- Numbers that are transferred in a small type and converted on the device.
 
 namespace {
 
@@ -213,7 +212,7 @@ struct copy_elements {
     CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
-/// Where a field of a batch is copied to, for the host to look at.
+/// Copies a field of a batch to the host for inspection.
 template <class T>
 class host_side {
 public:
@@ -233,7 +232,7 @@ private:
 
 constexpr std::size_t pixels = 784, counts = 6, levels = 10;
 
-/// A sample of the file, as it is there: number 0 of every sample is its index.
+/// The content of a sample in the file: number 0 of every sample is its index.
 struct record {
     explicit record(std::uint64_t sample) {
         for (std::size_t i = 0; i != pixels; ++i) pixel[i] = byte_of(sample, 0, i);
@@ -258,7 +257,7 @@ struct record {
     std::int32_t label;
 };
 
-/// The conversion's own arithmetic, with each result rounded: no host compiler may fuse them.
+/// The arithmetic of the conversion with each result rounded: volatile prevents fused operations on the host.
 [[nodiscard]] float scaled(float x, float scale, float shift) {
     float volatile const product = x * scale;
     return product + shift;
@@ -266,7 +265,7 @@ struct record {
 
 struct conversions_seen {
     std::uint64_t numbers = 0;
-    std::uint64_t fused = 0;  ///< that a device rounded once in place of twice, as it may
+    std::uint64_t fused = 0;  ///< results that the device rounded once instead of twice, as it may
 };
 
 void check_number(std::string const& what, std::uint64_t sample, std::size_t i, float got, float wanted) {
@@ -324,7 +323,7 @@ std::string converted_on_device() {
                         check_number("pixel", sample, i, some_pixels[k * pixels + i],
                                      scaled(in.pixel[i], static_cast<float>(1 / 255.0), 0));
                     for (std::size_t i = 0; i != counts;
-                         ++i)  // exact as a float: it is rounded once, to 16 bits
+                         ++i)  // exact as a float, so rounded once, to 16 bits
                         check_number("count", sample, i, static_cast<float>(some_counts[k * counts + i]),
                                      static_cast<float>(cuota::half{scaled(in.count[i], 0.25F, 1)}));
                     for (std::size_t i = 0; i != levels; ++i) {

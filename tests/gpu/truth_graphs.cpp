@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Parts of gpu_truth about graphs: memory of a pool in a capture, and a planned step in one.
+// Parts of gpu_truth about graphs: pool memory in a capture, and a captured planned step.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -61,7 +61,6 @@ struct count_up {
     CUOTA_KERNEL void operator()(std::size_t) const { ++counter[0]; }
 };
 
-/// Memory that the steps change.
 struct state {
     state(std::size_t count, cuota::stream_ref s, cuota::scoped_pool& pool)
         : data{count, s, pool, cuota::no_init, "data"},
@@ -104,7 +103,7 @@ private:
     std::uint64_t steps_ = 0;
 };
 
-/// One step on stream s, a part of it on t, with memory of a pool or a plan that lives within the step.
+/// Runs one step on stream s and partly on t, with memory of a pool or a plan that is freed within the step.
 void run_step(state& of, cuota::resource_ref const& memory, cuota::stream_ref s, cuota::stream_ref t) {
     std::size_t const n = of.data.size();
     {
@@ -134,7 +133,7 @@ std::string capture_with_pool() {
         {
             state of{count, s, pool};
             expected host{count};
-            // A block from before the capture that ends in it: it is written by every launch, and is the graph's as well.
+            // Allocated before the capture and freed in it: every launch writes it, so the graph owns it, too.
             std::optional<words> ended{std::in_place, count, s, pool, cuota::no_init};
             cuota::graph_exec step = cuota::capture({s, t}, [&] {
                 run_step(of, pool, s, t);
@@ -143,7 +142,7 @@ std::string capture_with_pool() {
             });
             std::size_t const held = budget.held();
 
-            // Beside the launches, blocks of the sizes that the graph has, from the same pool: none may be the graph's.
+            // Blocks of the graph's sizes from the same pool, allocated between the launches: none may overlap the graph's memory.
             std::vector<words> neighbours;
             std::uint64_t checked = 0;
             for (int i = 0; i != launches; ++i) {
@@ -205,7 +204,7 @@ std::string planned_step_in_graph() {
         expect_equal("bytes held after the launches", budget.held(), held);
         expect_equal("captured requests served from the slab", captured.stats().served, 3U);
 
-        // After the launches the same plan serves steps that are not in a graph.
+        // After the launches, the same plan serves steps outside of a graph.
         planned_step(replayed, captured);
         host.step();
         host.check(replayed, s, "a planned step after the graph");

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Parts of gpu_truth about pools and budgets: a pool of several GiB that grows, trims and grows, and four threads with memory of
+// Parts of gpu_truth about pools and budgets: a pool of several GiB that grows, trims and grows again, and four threads with memory of
 // three kinds under one budget.
 #include <algorithm>
 #include <atomic>
@@ -25,8 +25,8 @@ namespace {
 using namespace cuota::literals;
 using words = cuota::device_buffer<std::uint32_t>;
 
-/// On a GPU the driver's free memory may be this much less than before: it keeps page tables, and loads modules late. A pool
-/// that kept memory would keep more: this one allocates 8 GiB, or a quarter of the free memory.
+/// On a GPU the driver's free memory may decrease by this much: the driver keeps page tables and loads modules lazily. A pool that leaked
+/// would keep more: this one allocates 8 GiB, or a quarter of the free memory.
 constexpr std::size_t slack = 64_MiB;
 
 /// Blocks with a pattern each, in a pool whose budget they fill.
@@ -35,7 +35,7 @@ public:
     full_pool(cuota::budget budget, std::size_t page, std::uint64_t seed)
         : budget_{std::move(budget)}, page_{page}, random_{seed} {}
 
-    /// Adds blocks of whole pages, of sizes by seed, until the budget is full: to the byte, if the pool grows by pages.
+    /// Adds blocks of whole pages, with sizes by seed, until the budget is full: to the byte, if the pool grows by pages.
     void fill() {
         std::size_t const most = std::max(budget_.limit() / 6 / page_, std::size_t{1});
         try {
@@ -47,11 +47,11 @@ public:
         check_accounts("full");
         if (by_pages_) expect_equal("bytes held when the pool is full", budget_.held(), budget_.limit());
     }
-    /// Adds one block of all that is left: of pages that lie apart. Segments cannot serve that.
+    /// Adds one block of the remaining bytes, on pages that are not adjacent. Segments cannot serve that.
     void add_the_rest() {
         if (by_pages_) add(budget_.limit() - live_);
     }
-    /// Ends every other block.
+    /// Frees every other block.
     void thin_out() {
         std::vector<block> left;
         for (std::size_t i = 0; i != blocks_.size(); ++i) {
@@ -64,7 +64,7 @@ public:
         blocks_.clear();
         live_ = 0;
     }
-    /// Trims the pool, and checks that it returns all pages without a live block, to the byte.
+    /// Trims the pool, and checks that it releases all pages without a live block, to the byte.
     void trim() {
         std::size_t const before = budget_.held();
         std::size_t const returned = pool_.trim();
@@ -73,7 +73,6 @@ public:
         if (by_pages_) expect_equal("bytes held after a trim", budget_.held(), live_);
         check_accounts("trimmed");
     }
-    /// Verifies all blocks.
     void verify(std::string const& when) {
         for (block const& b : blocks_) {
             verify_pattern(stream_, b.memory, b.seed, found_);
@@ -150,7 +149,7 @@ private:
 }  // namespace
 
 std::string pool_grows_and_trims() {
-    (void)grow_and_trim(on_a_gpu(64_MiB, 8_MiB), 1);  // so that modules and page tables are there
+    (void)grow_and_trim(on_a_gpu(64_MiB, 8_MiB), 1);  // warm-up: loads modules and creates page tables
     std::size_t const before = free_now();
     std::size_t const most = std::min<std::size_t>(before / 4, 8_GiB);
     std::string const facts = grow_and_trim(on_a_gpu(most / 2_MiB * 2_MiB, std::size_t{24_MiB}), 2);
@@ -165,7 +164,7 @@ std::string pool_grows_and_trims() {
 
 namespace {
 
-/// One thread's program: it takes, writes, verifies and returns blocks of all kinds until the time is over.
+/// The program of one thread: allocates, writes, verifies and frees blocks of all kinds until the time has passed.
 class mixed_program {
 public:
     mixed_program(cuota::budget const& budget, std::uint64_t seed)
@@ -207,7 +206,7 @@ private:
         write_pattern(stream_, made.memory, made.seed);
         live_.push_back(std::move(made));
     }
-    /// A block that is written by the host, verified on the device, and comes back through the host.
+    /// Writes a block on the host, verifies it on the device, and copies it back through the host.
     void through_the_host() {
         std::size_t const count = 1 + some_words() / 4;
         std::uint64_t const seed = random_.next();
@@ -224,7 +223,6 @@ private:
         for (std::size_t i = 0; i != count; ++i)
             if (back[i] != word_of(seed + 1, i)) throw failed{"a word that came back to the host is wrong"};
     }
-    /// Verifies a block and ends it.
     void drop() {
         if (live_.empty()) return;
         std::size_t const at = random_.below(live_.size());

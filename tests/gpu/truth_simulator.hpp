@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Functions of the simulated runtime for gpu_truth: set by truth_simulator.sim.cpp, which a CUDA build leaves out. Null on a
-/// GPU.
+/// Functions of the simulated runtime for gpu_truth, set by truth_simulator.sim.cpp, which a CUDA build leaves out. Null on a GPU.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +10,7 @@
 
 namespace truth {
 
-/// Another program that holds memory of the device while this lives.
+/// Another program that holds memory of the device until this object is destroyed.
 class neighbour {
 public:
     neighbour() = default;
@@ -20,10 +19,10 @@ public:
     virtual ~neighbour() = default;
 };
 
-/// Plays another program that holds `bytes` bytes. A real second process would have a simulated device of its own.
+/// Simulates another program that holds `bytes` bytes. A real second process would have a simulated device of its own.
 inline std::unique_ptr<neighbour> (*play_neighbour)(std::size_t bytes) = nullptr;
 
-/// Returns the races and broken rules that the simulator has found since the last call; empty when it has found none.
+/// Returns the races and violations that the simulator has found since the last call; empty if none.
 inline std::string (*take_findings)() = nullptr;
 
 }  // namespace truth

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of gpu_truth about streams: memory that goes from owner to owner over eight of them, without the host ever waiting.
+// The part of gpu_truth about streams: memory is reused across eight streams without a host wait.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -20,15 +20,15 @@ using namespace cuota::literals;
 using words = cuota::device_buffer<std::uint32_t>;
 
 constexpr std::size_t streams = 8;
-constexpr std::size_t pieces = 32;  ///< blocks that one kernel works on
+constexpr std::size_t pieces = 32;  ///< blocks per kernel
 
-/// A block as a kernel gets it. Its lease is open while the kernel is enqueued.
+/// A block as a kernel argument. Its lease is open while the kernel is enqueued.
 struct piece {
     std::uint32_t* at;
     std::uint64_t seed;
     std::size_t words;
 };
-/// Some blocks: index i of a kernel is word i % longest of block i / longest.
+/// A list of blocks: index i of a kernel is word i % longest of block i / longest.
 struct piece_list {
     piece of[pieces];
     std::size_t count, longest;
@@ -55,8 +55,8 @@ struct verify_pieces {
     }
 };
 
-/// A random program: groups of blocks are made and written on one stream, read and written anew on others, and end, and their
-/// memory is the next group's, on another stream. Every read verifies every word.
+/// A random program: groups of blocks are written on one stream, read and rewritten on others, and freed; the next group reuses their
+/// memory on another stream. Every read verifies every word.
 class lease_program {
 public:
     lease_program(cuota::budget const& budget, std::uint64_t seed)
@@ -69,7 +69,7 @@ public:
         std::size_t const uses = random_.below(3);
         for (std::size_t i = 0; i != uses; ++i) use(groups_[random_.below(groups_.size())]);
     }
-    /// Verifies and ends the groups that are left, then checks the tallies of all streams.
+    /// Verifies and frees the remaining groups, then checks the tallies of all streams.
     void finish() {
         while (!groups_.empty()) end_one();
         for (std::size_t i = 0; i != streams; ++i)
@@ -83,9 +83,9 @@ public:
         return sum;
     }
 
-    std::uint64_t blocks = 0;     ///< made
-    std::uint64_t reuses = 0;     ///< of memory that another block had
-    std::uint64_t passed_on = 0;  ///< of these, where that block was of another stream
+    std::uint64_t blocks = 0;     ///< allocated
+    std::uint64_t reuses = 0;     ///< allocations that reuse memory of another block
+    std::uint64_t passed_on = 0;  ///< of these, reuses from another stream
     std::uint64_t delays = 0, refusals = 0;
     std::size_t waits = 0;
 
@@ -96,7 +96,7 @@ private:
         std::vector<std::uint64_t> seeds{};
     };
 
-    /// Makes a group where others have ended: most of its memory was another stream's.
+    /// Allocates a group in the memory of freed ones, mostly of other streams.
     void make() {
         std::size_t const most = random_.below(16) == 0 ? 4096 : random_.below(4) == 0 ? 1024 : 256;
         std::array<std::size_t, pieces> counts;
@@ -115,7 +115,7 @@ private:
                 groups_.push_back(std::move(made));
                 live_ += bytes;
                 return;
-            } catch (cuota::out_of_memory const&) {  // by holes
+            } catch (cuota::out_of_memory const&) {  // because of fragmentation
                 ++refusals;
                 expect(!groups_.empty(), "an empty pool has no memory for one group of blocks");
                 end_one();
@@ -129,7 +129,7 @@ private:
         if (std::exchange(found->second, home) != home) ++passed_on;
     }
 
-    /// A reader on another stream, of some blocks or of all; or a writer of new patterns.
+    /// Either reads some or all blocks on another stream, or writes new patterns.
     void use(group& g) {
         std::size_t const on = random_.below(streams);
         std::size_t const first = random_.below(pieces);
@@ -172,7 +172,7 @@ private:
         to.longest = std::max(to.longest, count);
     }
 
-    /// Ends a group, mostly verified at home just before, in an order of its own.
+    /// Frees a group in random order, in most cases after verifying it on the home stream.
     void end_one() {
         std::size_t const at = random_.below(groups_.size());
         std::swap(groups_[at], groups_.back());
@@ -198,15 +198,15 @@ private:
     std::array<std::uint64_t, streams> checked_{};
     cuota::scoped_pool pool_;
     std::vector<group> groups_;
-    std::size_t live_ = 0;  // bytes of blocks
+    std::size_t live_ = 0;  // bytes of live blocks
     std::unordered_map<void const*, std::size_t> owners_;
 };
 
-/// A delay that does not delay would put nothing to the test.
+/// Checks that the delay delays; otherwise the test would prove nothing.
 void check_delays() {
     cuota::stream const s;
     enqueue_delay(s, 20);
-    s.synchronize();  // so that the kernel is loaded
+    s.synchronize();  // loads the kernel
     auto const begun = std::chrono::steady_clock::now();
     for (int i = 0; i != 10; ++i) enqueue_delay(s, 200);
     s.synchronize();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The part of gpu_truth about training: checkpointing and offloading change no result, to the last bit.
+// The part of gpu_truth about training: checkpointing and offloading do not change the result bitwise.
 #include <bit>
 #include <cmath>
 #include <vector>
@@ -24,7 +24,6 @@ namespace {
 using cuota::device_span;
 using namespace cuota::literals;
 
-/// Pixels and labels by seed.
 struct make_pixels {
     device_span<std::uint8_t> to;
     CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = static_cast<std::uint8_t>(word_of(21, i)); }
@@ -37,7 +36,6 @@ struct make_labels {
     }
 };
 
-/// The results of a run.
 struct outcome {
     std::vector<double> losses{};
     std::vector<float> weights{};
@@ -53,7 +51,7 @@ struct outcome {
             .dropout = 0.1F};
 }
 
-/// Stages of the same time, and a link that a record crosses while two stages run.
+/// Stages of equal time, and a link that transfers a record in the time of two stages.
 [[nodiscard]] cuota::chain timed_chain(train::deep_shape const& s) {
     cuota::chain c = chain_of(train::deep_network<float>::sizes(s, s.batch), cuota::pool_resource::granule());
     for (cuota::chain_stage& stage : c.stages) stage.forward_time = stage.backward_time = 1;

@@ -36,7 +36,6 @@ std::vector<int> hundred_to_one() {
     return all;
 }
 
-/// Reverses x on s with scratch of memory.
 void turn_round(cuota::device_buffer<int>& x, cuota::stream const& s, cuota::any_resource const& memory) {
     auto const all = x.write(s);
     cuota::run_cub(s, memory, [&](void* scratch, std::size_t& bytes) {
@@ -56,9 +55,9 @@ TEST_CASE("scratch is given back at once, and to who comes later in the stream o
     {
         support::gate const gate{s};
         turn_round(x, s, memory);
-        CHECK_FALSE(cuota::stream_ref{s}.is_idle());  // nobody has waited
+        CHECK_FALSE(cuota::stream_ref{s}.is_idle());  // the host has not waited
         CHECK(budget.held() == 0);
-        cuota::device_buffer<int> const next{100, 7, s, memory};  // has the same bytes, perhaps
+        cuota::device_buffer<int> const next{100, 7, s, memory};  // may reuse the same bytes
     }
     CHECK(x.to_vector(s) == hundred_to_one());
     CHECK(cuota::simulator::misuse().races == races);

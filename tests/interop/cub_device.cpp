@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// CUB itself: nvcc compiles it, a GPU runs it. No other compiler takes its headers.
+// CUB itself, compiled by nvcc and run on a GPU. Other compilers do not accept its headers.
 #include <cuota/interop/cub.hpp>
 
 #include <cub/device/device_radix_sort.cuh>

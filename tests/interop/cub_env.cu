@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A cuda_mr as the memory of CUB's algorithms that take an environment (CCCL 3.1), and of CCCL's buffer (3.2), by nvcc.
+// A cuda_mr as the memory of CUB's algorithms that take an environment (CCCL 3.1), and of CCCL's buffer (3.2), compiled by nvcc.
 #include <cuota/interop/cuda_mr.hpp>
 
 #include <cub/device/device_reduce.cuh>

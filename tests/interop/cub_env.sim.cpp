@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// CUB, compiled by nvcc, asks a cuda_mr for its scratch. Its kernels do not run on the simulator: it is stopped before.
+// CUB, compiled by nvcc, allocates its scratch memory from a cuda_mr. The simulator cannot run its kernels: the test stops before.
 #include "interop/cub_env.hpp"
 
 #include <cuota/guard/budget.hpp>

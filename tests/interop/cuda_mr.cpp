@@ -25,7 +25,7 @@ using support::thrown;
 
 namespace {
 
-// CCCL's own names, as each version has them.
+// CCCL's names of its concepts, by version.
 #if CCCL_VERSION < 3001000
 template <class R, class... P>
 concept in_order_with = cuda::mr::async_resource_with<R, P...>;
@@ -57,7 +57,7 @@ static_assert(is_device_only<cuda_mr<cuota::any_resource>>);
 static_assert(is_of_both<cuda_mr<cuota::pinned_memory>>);
 static_assert(is_of_both<cuda_mr<cuota::managed_memory>>);
 static_assert(is_of_both<cuda_mr<cuota::any_resource, memory_kind::managed>>);
-static_assert(is_device_only<cuda_mr<cuota::pool_resource> const>);  // a handle
+static_assert(is_device_only<cuda_mr<cuota::pool_resource> const>);  // a handle allocates when const
 
 static_assert(sizeof(cuda_mr<cuota::any_resource>) == sizeof(void*));
 static_assert(std::is_nothrow_copy_constructible_v<cuda_mr<cuota::any_resource>>);
@@ -88,7 +88,7 @@ struct scene {
 TEST_CASE("what CCCL takes through a cuda_mr is the pool's", "[interop][cuda_mr][gpu]") {
     scene on;
     auto mr = cuota::to_cuda_mr(on.pool);
-    void* const p = mr.allocate(on.theirs(), 1000);  // as CUB of 3.1 to 3.3 does: without an alignment
+    void* const p = mr.allocate(on.theirs(), 1000);  // without an alignment, as CUB of CCCL 3.1 to 3.3 does
     CHECK(on.pool.stats().requested == 1000);
     mr.deallocate(on.theirs(), p, 1000);
     CHECK(on.pool.stats().requested == 0);
@@ -169,11 +169,11 @@ TEST_CASE("cuda_mrs are equal whose resources are", "[interop][cuda_mr][gpu]") {
 TEST_CASE("a cuda_mr honours an alignment or refuses it", "[interop][cuda_mr][gpu]") {
     scene on;
     auto const mr = cuota::to_cuda_mr(on.pool);
-    void* const p = mr.allocate(on.theirs(), 100, 512);  // a pool can
+    void* const p = mr.allocate(on.theirs(), 100, 512);  // a pool supports larger alignments
     CHECK(reinterpret_cast<std::uintptr_t>(p) % 512 == 0);
     mr.deallocate(on.theirs(), p, 100, 512);
     CHECK_THROWS_AS(mr.allocate_sync(100, 24), cuota::misuse);
-    auto const direct = cuota::to_cuda_mr(cuota::device_memory{});  // the driver promises no more than 256
+    auto const direct = cuota::to_cuda_mr(cuota::device_memory{});  // the driver guarantees 256 bytes only
     CHECK_THROWS_AS(direct.allocate(on.theirs(), 100, 512), cuota::misuse);
     CHECK_THROWS_AS(direct.allocate_sync(100, 512), cuota::misuse);
     CHECK(on.pool.stats().requested == 0);
@@ -212,7 +212,7 @@ TEST_CASE("a refusal that a caller swallows, as CUB does, is the budget's last",
     scene on;
     auto mr = cuota::to_cuda_mr(on.pool, "cub");
     cudaError_t told = cudaSuccess;
-    try {  // what cub::detail::temporary_storage::allocate does
+    try {  // as cub::detail::temporary_storage::allocate
         (void)mr.allocate(on.theirs(), 5_MiB);
     } catch (...) { told = cudaErrorMemoryAllocation; }
     CHECK(told == cudaErrorMemoryAllocation);

@@ -32,7 +32,7 @@ namespace {
 constexpr cuota::label who{"weights", {"train.cpp", 17}};
 constexpr auto frees = [](void* p) { (void)cudaFree(p); };
 
-// What is thrown for a request by a resource that does this instead.
+// Returns the error of a request to a resource whose allocation runs `take`.
 template <class Error, class Take>
 Error error_of(Take take) {
     auto memory = from_cuda_mr(theirs::told{take, frees});
@@ -57,7 +57,7 @@ TEST_CASE("their bad_alloc is a refusal with facts", "[interop][cuda_mr]") {
     CHECK(refused.facts().request.name == cuota::tag{"weights"});
     CHECK(has(refused.facts().cause, "std::bad_alloc"));
     REQUIRE(refused.facts().device);
-    CHECK(refused.facts().device->ours == 0);  // taken off the account again
+    CHECK(refused.facts().device->ours == 0);  // the charge was undone
     CHECK(has(refused.what(), "train.cpp:17"));
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("memory of theirs that is not aligned as asked goes back, and is refus
     auto const error = thrown<cuota::misuse>([&] { (void)memory.allocate_sync(1000, 16, who); });
     CHECK(has(error.what(), "an alignment of 16"));
     CHECK(cuota::simulator::live().device_allocations == 0);
-    void* const p = memory.allocate_sync(1000, 8, who);  // what it can do, it does
+    void* const p = memory.allocate_sync(1000, 8, who);  // an alignment that the resource provides succeeds
     memory.deallocate_sync(p, 1000, 8);
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("what they throw when memory is given back is reported", "[interop][cu
     auto const reported = machine.errors.take();
     REQUIRE(reported.size() == 1);
     CHECK(has(reported[0], "they are not sure"));
-    // Still counted: nobody knows that it has gone. Not left to the tests behind this one.
+    // Still counted, as the memory may not have been freed. Reset for the following tests.
     CHECK(cuota::detail::taken_on(cuota::device{0}).exchange(0) == 1024);
 }
 
@@ -154,7 +154,7 @@ TEST_CASE("a budget of the device counts what theirs holds as its own", "[intero
     std::size_t const before = account.limit();
     cuota::budgeted limited{account, from_cuda_mr(theirs::at_once{})};
     void* const p = limited.allocate_sync(32_MiB);
-    void* const q = limited.allocate_sync(1_MiB);  // looks again
+    void* const q = limited.allocate_sync(1_MiB);  // refreshes the limit
     CHECK(account.limit() == before);
     limited.deallocate_sync(p, 32_MiB);
     limited.deallocate_sync(q, 1_MiB);

@@ -40,7 +40,7 @@ TEST_CASE("a text limits devices by bytes or by share, one by one or all others"
     CHECK(limit("0=1GiB,50%") == 1_GiB);
     CHECK(limit("0=1GiB,50%", 1) == 4_GiB);
     CHECK(limit("50%,1=unlimited", 1) == cuota::unlimited);
-    CHECK(limit("2=1GiB", 1) == cuota::unlimited);  // nothing was said of it
+    CHECK(limit("2=1GiB", 1) == cuota::unlimited);  // device 1 has no entry
     CHECK(cuota::device_limits{}.of(0, total) == cuota::unlimited);
 }
 

@@ -74,7 +74,7 @@ TEST_CASE("a tensor outlives its pool, its streams and the buffer's names", "[in
         old = cuota::to_dlpack(cuota::device_buffer<float>{6, home, pool}, {3, 2}, consumer).release_old();
         cuota::rt::fill_bytes(tensor->dl_tensor.data, 2, 24, consumer, {});
     }
-    CHECK(machine.errors.take().size() == 1);  // the pool says what outlives it
+    CHECK(machine.errors.take().size() == 1);  // the pool reports the block that outlives it
     CHECK(cuota::simulator::live().device_bytes > 0);
     tensor->deleter(tensor);
     std::thread{[old] { old->deleter(old); }}.join();

@@ -34,7 +34,7 @@ concept writable = requires(B& b, cuota::stream_ref s) {
     b.write(s);
 };
 
-// 24 ints on the device, and what a tensor of them is taken for after `wrong` was done to it.
+// 24 ints on the device, and the result of importing a tensor of them after `wrong` has changed it.
 struct on_device {
     cuota::stream s;
     cuota::device_buffer<int> x{24, s, cuota::device_memory{}};
@@ -124,7 +124,7 @@ TEST_CASE("what is not contiguous is refused with the stride that is wrong", "[i
     CHECK(has(memory.refusal(strides({0, 4, 1})), "dimension 0 has a stride of 0"));
     CHECK(has(memory.refusal(strides({-12, 4, 1})), "dimension 0 has a stride of -12"));
 
-    made_tensor one{memory.data, {1, 3, 1}};  // where an extent is 1 the stride is of no use
+    made_tensor one{memory.data, {1, 3, 1}};  // the stride of an extent of 1 is ignored
     one.set_strides({99, 1, -5});
     CHECK(cuota::from_dlpack<int>(one.get(), memory.s).size() == 3);
     made_tensor none{memory.data, {0, 3}};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A tensor of another library's, made by hand.
+/// A tensor of another library, made by hand.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace interop_tests {
 
-/// What its maker keeps until the deleter is called. Of either structure: Managed.
+/// Holds a tensor's structure, shape and strides, and counts calls of its deleter. Managed: either of DLPack's structures.
 template <class Managed = cuota::dlpack::managed_tensor>
 class made_tensor {
 public:
@@ -45,7 +45,7 @@ public:
         strides_ = std::move(strides);
         tensor().strides = strides_.data();
     }
-    [[nodiscard]] int deleted() const noexcept { return deleted_; }  ///< times
+    [[nodiscard]] int deleted() const noexcept { return deleted_; }  ///< number of calls of the deleter
 
 private:
     Managed managed_{};
@@ -54,13 +54,11 @@ private:
     std::atomic<int> deleted_ = 0;
 };
 
-/// Where borrowed elements are.
 template <class T>
 [[nodiscard]] T* address(cuota::lease<T> const& of) noexcept {
     return of.span().data();
 }
 
-/// An element type of a program's own.
 struct four_floats {
     float x[4];
 };

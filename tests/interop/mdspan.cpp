@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A matrix as the mdspan of CUDA's standard library and, where it has one, of the host's.
+// A matrix as the mdspan of CUDA's standard library and, if available, of the host's.
 #include <cuda/std/mdspan>
 
 #include <array>
@@ -55,7 +55,7 @@ struct of_std {
 #define CUOTA_MDSPANS of_cuda
 #endif
 
-// What has no place for the pitch, or could not hold a count, is not made.
+// Excludes mdspans without a pitch, and index types that are too narrow for the count.
 template <class Library>
 constexpr bool converts_as_it_should =
     std::convertible_to<device_matrix<int>, typename Library::template matrix<int>>&&

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Run by mpirun, as several processes that all go through the same cases. Of a rank that is killed or stopped:
-// tests/examples/train_ranks.py.
+// Run by mpirun as several processes that all execute the same cases. tests/examples/train_ranks.py tests ranks that are killed or stopped.
 #include <cuota/interop/mpi.hpp>
 
 #include <algorithm>
@@ -47,7 +46,7 @@ using namespace std::chrono_literals;
 static_assert(cuota::reduce_link<mpi_sums>);
 static_assert(!std::is_copy_constructible_v<mpi_sums>);
 
-// Longer than ranks are ever apart here, on a busy machine, too.
+// Longer than the ranks are ever apart here, even on a busy machine.
 constexpr auto some_seconds = 6s;
 
 struct mpi_program {
@@ -69,7 +68,7 @@ std::size_t me() { return std::size_t(program.rank); }
 std::size_t all_of_us() { return std::size_t(program.ranks); }
 void meet() { MPI_Barrier(MPI_COMM_WORLD); }
 
-// What `step` says of a rank that is gone.
+// Returns the error text of `step` about a lost rank.
 template <class Step>
 std::string why_gone(std::size_t rank, Step step) {
     auto const error = support::thrown<cuota::rank_gone>(step);
@@ -111,7 +110,7 @@ TEST_CASE("a rank that leaves is named to all others, whichever and however it g
                 if (me() == gone && by_exception) throw std::runtime_error{"its own"};
                 if (me() != gone) {
                     text = why_gone(gone, [&] { (void)mine.smallest(1, "q"); });
-                    text += why_gone(gone, [&] { (void)mine.smallest(1, "q"); });  // the group does not heal
+                    text += why_gone(gone, [&] { (void)mine.smallest(1, "q"); });  // stays unusable
                 }
             } catch (std::runtime_error const& error) { CHECK(std::string{error.what()} == "its own"); }
             if (me() != gone)
@@ -139,7 +138,7 @@ TEST_CASE("a rank that leaves ends the others' sums, in which it has no part", "
             });
         }
     }
-    CHECK((memory.use_count() > 1) == has_begun);  // what MPI may still write to stays for ever
+    CHECK((memory.use_count() > 1) == has_begun);  // memory that MPI may still write is kept forever
 }
 
 TEST_CASE("a rank that does not come is named when the deadline is over, and told so when it comes",
@@ -181,12 +180,11 @@ TEST_CASE("ranks that are not all there make no group", "[interop][mpi]") {
         CHECK(error.call() == "MPI_Comm_idup");
     }
     meet();
-    if (me() == 1)
-        CHECK_NOTHROW(mpi_ranks{own, 1h});  // MPI still brings to its end what the others have given up
+    if (me() == 1) CHECK_NOTHROW(mpi_ranks{own, 1h});  // MPI completes what the other ranks have abandoned
     meet();
 }
 
-// The values that a rank has in sum number n, and their sums.
+// A rank's values in sum number n, and the sums over all ranks.
 std::vector<float> part_of(std::size_t rank, std::size_t n, std::size_t count) {
     std::vector<float> all;
     for (std::size_t i = 0; i != count; ++i) all.push_back(support::part_of_sum(rank, n, i));
@@ -203,7 +201,7 @@ TEST_CASE("sums have the same bits on all ranks: those of adding up in the order
         std::uint64_t number;
     };
     std::vector<open_sum> open;
-    for (std::size_t n = 0; n != counts.size(); ++n) {  // all of them under way together
+    for (std::size_t n = 0; n != counts.size(); ++n) {  // all of them in flight together
         auto memory = std::make_shared<std::vector<float>>(part_of(me(), n, counts[n]));
         memory->resize(counts[n] + sums.scratch(counts[n]));
         std::span<float> const floats{*memory};
@@ -276,7 +274,7 @@ TEST_CASE("a group is told what it cannot be", "[interop][mpi]") {
     }};
     other.join();
     CHECK(support::has(text, "another thread than the one that started it"));
-    CHECK(mine.smallest(me() + 3, "q") == 3);  // nothing was sent by that thread
+    CHECK(mine.smallest(me() + 3, "q") == 3);  // that thread sent nothing
 }
 
 TEST_CASE("a gather of other words than the others' names who has them", "[interop][mpi]") {
@@ -288,7 +286,7 @@ TEST_CASE("a gather of other words than the others' names who has them", "[inter
     line->close();
 }
 
-// Rank 2 of a line, by hand: it says its words and that it has closed, and takes nothing.
+// Simulates rank 2 of a control channel: sends its words and its closing message, and receives nothing.
 void say_and_take_nothing(cuota::detail::mpi_line const& line, std::size_t words) {
     std::vector<std::uint64_t> const said(words + 1, 0);
     std::vector<std::uint64_t> const closed{2, 2, 1, 0, 0};
@@ -296,7 +294,7 @@ void say_and_take_nothing(cuota::detail::mpi_line const& line, std::size_t words
         for (int r = 0; r != program.ranks; ++r)
             if (r != 2) MPI_Send(message->data(), int(message->size()), MPI_UINT64_T, r, 0, line.native());
 }
-// Afterwards, for MPI to have an end: the words, that they close, and that they give up.
+// Receives the remaining messages, so that MPI can finalize: the words, the closing and the abort message of each rank.
 void take_all_from(cuota::detail::mpi_line const& line, std::size_t words) {
     std::vector<std::uint64_t> taken(words + 1);
     for (int r = 0; r != program.ranks; ++r)
@@ -306,7 +304,7 @@ void take_all_from(cuota::detail::mpi_line const& line, std::size_t words) {
 
 TEST_CASE("a rank that closes the group and takes nothing of what was sent to it is named",
           "[interop][mpi]") {
-    constexpr std::size_t words = 1U << 16U;  // more than MPI sends before somebody asks for it
+    constexpr std::size_t words = 1U << 16U;  // more than MPI sends before the receiver posts its receive
     cuota::detail::mpi_line line{MPI_COMM_WORLD, some_seconds, cuota::place::here()};
     std::vector<std::uint64_t> all(words * all_of_us());
     if (me() == 2) say_and_take_nothing(line, words);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// One rank, which a single GPU has room for. Of several, on the simulator: nccl.sim.cpp.
+// One rank, which runs on a single GPU. nccl.sim.cpp tests several ranks on the simulator.
 #include <cuota/interop/nccl.hpp>
 
 #include <cstddef>

@@ -168,7 +168,7 @@ TEST_CASE("ranks that are not all there get no communicator, and who made no ide
             nccl_sums const sums{mine, 20ms};
             return;
         }
-        for (int question = 0; question != 17; ++question)  // it comes to these, and not to NCCL
+        for (int question = 0; question != 17; ++question)  // takes part, but never calls NCCL
             (void)mine.values(question == 0 ? 2 : 0, "an identity of NCCL");
     });
     CHECK(says(late, 0,

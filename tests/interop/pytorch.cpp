@@ -105,7 +105,7 @@ TEST_CASE("a device that is not there is named, by null and by exception", "[int
     }
     CHECK(errors.take().size() == 5);
     int here = 0;
-    memory.deallocate(&here, 4, 0, s.get());  // of which nothing was asked
+    memory.deallocate(&here, 4, 0, s.get());  // a device that was never used
     CHECK(has(memory.last_failure(), "device 0 was given back, and none was ever taken there"));
     CHECK(errors.take().size() == 1);
 }

@@ -28,7 +28,7 @@ using support::has;
 
 namespace {
 
-// A part of it until the end of the scope.
+// A block that is freed at the end of the scope.
 class taken {
 public:
     taken(cuota::pytorch_memory& of, std::size_t bytes, cudaStream_t s)
@@ -60,9 +60,9 @@ TEST_CASE("memory that another stream uses serves nobody before that is over, an
     memory.record_stream(p, side.get());
     memory.record_stream(p, side.get());
     memory.deallocate(p, 2_MiB, 0, home.get());
-    home.synchronize();  // does not wait for the side stream: else this would never end
+    home.synchronize();  // does not wait for the side stream; otherwise it would deadlock
 
-    void* const q = memory.allocate(2_MiB, 0, home.get());  // the same, and now home waits
+    void* const q = memory.allocate(2_MiB, 0, home.get());  // the same memory; now the home stream waits
     CHECK(q == p);
     cuota::rt::fill_bytes(q, 2, 2_MiB, home, {});
     CHECK_FALSE(home.is_idle());
@@ -108,7 +108,7 @@ TEST_CASE("each CUDA call that fails under a request for null is null, and says 
                 CHECK((p != nullptr || was_used));
                 CHECK((p != nullptr || !memory.last_failure().empty()));
                 void* const q = memory.try_allocate(1_MiB, 0, home.get());
-                CHECK(q);  // a failure that has passed is no reason for another
+                CHECK(q);  // a past failure must not cause another
                 memory.deallocate(p, 3_MiB, 0, home.get());
                 memory.deallocate(q, 1_MiB, 0, home.get());
             }
@@ -183,12 +183,12 @@ TEST_CASE("a capture as torch.cuda.graph makes it: memory is asked for in it, by
     cuota::pytorch_memory memory;
     memory.deallocate(memory.allocate(1_MiB, 0, main), 1_MiB, 0, main);
     void* const input = memory.allocate(1_MiB, 0, main);
-    support::foreign_capture capture{side};  // global, as torch.cuda.graph's
+    support::foreign_capture capture{side};  // global mode, as that of torch.cuda.graph
     void* const segment = memory.allocate(20_MiB, 0, side);
     void* of_backward = nullptr;
     std::thread{[&] {
         of_backward = memory.allocate(20_MiB, 0, side);
-        memory.deallocate(memory.allocate(1_MiB, 0, main), 1_MiB, 0, main);  // another thread's tensor
+        memory.deallocate(memory.allocate(1_MiB, 0, main), 1_MiB, 0, main);  // a tensor of another thread
         (void)memory.trim();
     }}.join();
     memory.record_stream(input, side);
@@ -204,7 +204,7 @@ TEST_CASE("a capture as torch.cuda.graph makes it: memory is asked for in it, by
     }
     memory.deallocate(segment, 20_MiB, 0, side);
     memory.deallocate(of_backward, 20_MiB, 0, side);
-    CHECK(memory.stats(0).live_blocks == 1);  // the input, for the graph
+    CHECK(memory.stats(0).live_blocks == 1);  // the input, which the graph keeps
     CHECK(machine.errors.take().empty());
     CHECK(cuota::simulator::misuse_reports().empty());
     CHECK(cuota::simulator::order_reports().empty());

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The library that PyTorch loads, loaded as PyTorch does: by its path, through C functions.
-// For as long as one likes: CUOTA_STRESS=<requests, in all>.
+// Tests the library that PyTorch loads, in the same way: loaded by path, called through C functions. CUOTA_STRESS=<total requests> sets the
+// length of the stress test.
 #include <cuota/interop/pytorch.hpp>
 
 #include <array>
@@ -42,7 +42,7 @@ namespace simulator = cuota::simulator;
 
 namespace {
 
-// A copy of the library, which has a state of its own and keeps it: one for each simulated machine.
+// A copy of the library with state of its own, one for each simulated machine; it stays loaded.
 class library {
 public:
     library() {
@@ -68,7 +68,7 @@ public:
     }
 
     [[nodiscard]] static std::string text(std::size_t (*from)(char*, std::size_t)) {
-        std::string all(from(nullptr, 0) + 64, '\0');  // figures may grow by a digit until it is asked again
+        std::string all(from(nullptr, 0) + 64, '\0');  // figures may gain digits between the two calls
         all.resize(std::min(from(all.data(), all.size()), all.size() - 1));
         return all;
     }
@@ -98,7 +98,7 @@ private:
     }
 
     support::temp_folder folder_;
-    void* handle_ = nullptr;  // never closed: it stays loaded
+    void* handle_ = nullptr;  // never closed: the library stays loaded
 };
 
 struct held {
@@ -107,7 +107,7 @@ struct held {
     cudaStream_t stream;
 };
 
-// What is alive, as those know who asked for it.
+// The live blocks, as recorded by the requesters.
 class shadow {
 public:
     void took(held const& one) {
@@ -120,7 +120,7 @@ public:
         ends_.emplace(at, at + one.bytes);
         bytes_ += one.bytes;
     }
-    void gives(held const& one) {  // before it does
+    void gives(held const& one) {  // called before the block is freed
         std::scoped_lock const lock{guard_};
         ends_.erase(reinterpret_cast<std::uintptr_t>(one.p));
         bytes_ -= one.bytes;
@@ -134,7 +134,7 @@ private:
     std::size_t bytes_ = 0;
 };
 
-// What threads hand to each other.
+// Blocks that threads pass to each other.
 class exchange {
 public:
     [[nodiscard]] std::optional<held> swap(std::size_t place, std::optional<held> mine) {
@@ -147,7 +147,7 @@ private:
     std::array<std::optional<held>, 8> places_;
 };
 
-// One of PyTorch's threads: asks, uses, marks, gives back, hands over.
+// One of PyTorch's threads: allocates, uses, records streams, frees and passes on blocks.
 class requester {
 public:
     requester(library const& of, shadow& beside, exchange& between, std::vector<cuota::stream> const& streams,
@@ -171,7 +171,7 @@ private:
     [[nodiscard]] cudaStream_t any_stream() { return streams_[random_() % streams_.size()].get(); }
     [[nodiscard]] std::size_t any_bytes() {
         std::size_t const dice = random_() % 256;
-        if (dice == 0) return 2_MiB * (1 + random_() % 8);  // as for a segment
+        if (dice == 0) return 2_MiB * (1 + random_() % 8);  // the size of a segment
         return 1 + random_() % (dice < 64 ? 256_KiB : 8_KiB);
     }
 
@@ -192,7 +192,7 @@ private:
         }
         return 1;
     }
-    // Work on its own stream; sometimes on another, that comes after it and is told.
+    // Enqueues work on the block's stream; sometimes also on another stream, ordered after it and passed to record_stream.
     void use(held const& one) {
         std::size_t const dice = random_() % 32;
         if (dice > 2) return;
@@ -229,7 +229,7 @@ private:
     std::uint64_t refused_ = 0;
 };
 
-// The library's own figures, of device 0.
+// Returns the pool statistics that the library reports for device 0.
 nlohmann::json pool_of(library const& of) {
     return nlohmann::json::parse(library::text(of.summary_json)).at(0).at("pools").at(0).at("stats");
 }
@@ -242,7 +242,7 @@ TEST_CASE("the library serves random requests of four threads, and its figures a
     constexpr std::size_t rounds = 4;
     char const* const told = std::getenv("CUOTA_STRESS");
     std::uint64_t const requests = told ? std::strtoull(told, nullptr, 10) : 20'000;
-    simulator::reset({});  // no support::machine: the library keeps its pool's events and addresses
+    simulator::reset({});  // no support::machine: the library keeps events and addresses of its pool
     simulator::set_order_checks(simulator::order_checks::report);
     library const pytorch;
     REQUIRE(pytorch.configure("48MiB") == 0);

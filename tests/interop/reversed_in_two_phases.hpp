@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A function in two phases, as CUB's are, that any compiler takes.
+/// A function with CUB's two-phase interface that any compiler accepts.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct copy_as_it_is {
     CUOTA_KERNEL void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
-/// Reverses x in place. Its scratch is as large as x.
+/// Reverses x in place. Its scratch memory is as large as x.
 inline cudaError_t reverse(void* scratch, std::size_t& bytes, cuota::device_span<int> x,
                            cuota::stream_ref s) {
     if (!scratch) {

@@ -61,7 +61,7 @@ TEST_CASE("RMM's containers stand on a pool of ours", "[interop][rmm][gpu]") {
         rmm::device_uvector<int> x{100, on.theirs(), mr};
         CHECK(on.pool.stats().requested == 400);
         for (int i = 0; i != 100; ++i) x.set_element(static_cast<std::size_t>(i), i, on.theirs());
-        x.resize(5000, on.theirs());  // takes, copies and gives back
+        x.resize(5000, on.theirs());  // allocates, copies and frees
         CHECK(on.pool.stats().requested == 20'000);
         x.resize(3, on.theirs());
         x.shrink_to_fit(on.theirs());
@@ -123,7 +123,7 @@ TEST_CASE("RMM's adaptors stand on a budget of ours", "[interop][rmm][gpu]") {
         rmm::device_buffer const y{1000, on.theirs(), pool};
         CHECK(on.account.held() == 1024 + 1_MiB);
         CHECK_THROWS_AS(rmm::device_buffer(8_MiB, on.theirs(), pool), rmm::out_of_memory);
-        CHECK(on.account.last_refusal()->facts().asked == 8_MiB);  // which RMM's pool does not pass on
+        CHECK(on.account.last_refusal()->facts().asked == 8_MiB);  // RMM's pool does not pass this on
     }
     CHECK(on.account.held() == 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Memory resources as somebody would write them for the CCCL that is here, and for no other.
+/// Memory resources as users would write them for the installed version of CCCL alone.
 #pragma once
 
 #include <cuota/interop/cuda_mr_names.hpp>
@@ -27,7 +27,7 @@ inline void* by_cuda_malloc_async(std::size_t bytes, cudaStream_t s) {
     throw std::bad_alloc{};
 }
 
-/// Allocates at once only: what CCCL has for pinned memory where there are no pools of it.
+/// Allocates synchronously only, as CCCL's pinned resource without a memory pool.
 struct at_once {
 #if CCCL_VERSION < 3001000
     void* allocate(std::size_t bytes, std::size_t) { return by_cuda_malloc(bytes); }
@@ -41,7 +41,7 @@ struct at_once {
     friend void get_property(at_once const&, cuda::mr::device_accessible) noexcept {}
 };
 
-/// Of the driver's pool, and not to be copied.
+/// Allocates from the driver's pool; cannot be copied.
 struct in_order {
     in_order() = default;
     in_order(in_order&&) = default;
@@ -75,7 +75,7 @@ private:
     std::unique_ptr<int> not_to_be_copied_;
 };
 
-/// Does what a test tells it to: Take(bytes), Give(p).
+/// Runs functions of the test: Take(bytes), Give(p).
 template <class Take, class Give>
 struct told {
     Take take;

@@ -50,7 +50,7 @@ struct twice_and {
     CUOTA_HOST_DEVICE int operator()(int x) const { return 2 * x + more; }
 };
 
-// No algorithm may take elements of the device for those of the host.
+// Algorithms must not treat device elements as host elements.
 static_assert(
     std::is_same_v<thrust::iterator_system<thrust_range<int>::iterator>::type, thrust::device_system_tag>);
 static_assert(std::is_same_v<thrust::iterator_system<thrust_range<int const>::iterator>::type,

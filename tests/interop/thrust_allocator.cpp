@@ -47,19 +47,19 @@ int sum_of(vector const& v, cuota::stream const& s, cuota::any_resource const& s
 }
 
 struct counted {
-    int value = 3;  // no trivial default
+    int value = 3;  // no trivial default constructor
 };
 struct value_of {
     CUOTA_HOST_DEVICE int operator()(counted c) const { return c.value; }
 };
 
-// No algorithm may take elements of the device for those of the host.
+// Algorithms must not treat device elements as host elements.
 static_assert(std::is_same_v<vector::pointer, thrust::device_ptr<int>>);
 static_assert(std::is_same_v<thrust::iterator_system<vector::iterator>::type, thrust::device_system_tag>);
 static_assert(
     std::is_same_v<thrust::iterator_system<vector::const_iterator>::type, thrust::device_system_tag>);
 static_assert(!std::is_convertible_v<vector::pointer, int*>);
-// There is no stream and no budget to guess.
+// Stream and budget must be given explicitly.
 static_assert(!std::is_default_constructible_v<allocator>);
 static_assert(std::is_nothrow_copy_constructible_v<allocator>);
 
@@ -106,7 +106,7 @@ TEST_CASE("what is run on a device_vector stands in the stream's order, to its e
         cuota::run_thrust(on.s, on.pool, [first = v.begin(), last = v.end()](auto const& policy) {
             thrust::sequence(policy, first, last);
         });
-    }  // while that may still run
+    }  // destroyed while the work may still run
     CHECK(sum == 5000 * 5001 / 2);
     vector const next(5000, 1, on.ours);
     CHECK(sum_of(next, on.s, on.pool) == 5000);
@@ -116,7 +116,7 @@ TEST_CASE("a device_vector takes its allocator along when it is moved, swapped a
           "[interop][thrust][gpu]") {
     cuota::stream const s;
     cuota::measured first{
-        cuota::managed_memory{}};  // whose elements Thrust may copy by itself, wherever it runs
+        cuota::managed_memory{}};  // Thrust may copy elements of managed memory on either side
     cuota::measured second{cuota::managed_memory{}};
     {
         vector a(100, 1, allocator{s, first});

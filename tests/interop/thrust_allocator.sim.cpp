@@ -41,7 +41,7 @@ int sum_of(vector const& v, cuota::stream const& s) {
 
 }  // namespace
 
-// Of these no two fit into the only page of the pool.
+// Two of these do not fit into the only page of the pool.
 constexpr std::size_t most_of_it = 300'000;
 
 TEST_CASE("a device_vector's end does not wait, and what its stream still does with it is done first",
@@ -78,13 +78,13 @@ TEST_CASE("a device_vector's memory is free of what used it before, on every str
     cuota::scoped_pool pool{cuota::budget{"vectors", 2_MiB}};
     allocator ours{s, pool};
     support::gate gate{s};
-    { cuota::device_buffer<int> const x{most_of_it, s, pool}; }  // set to zero; free in order of s
+    { cuota::device_buffer<int> const x{most_of_it, s, pool}; }  // set to zero, and freed in order of s
     std::thread opener{[&] { gate.open(); }};
     allocator::pointer const p = ours.allocate(most_of_it);
     opener.join();
     cuota::rt::fill_bytes(p.get(), 2, most_of_it * sizeof(int), other, {});
     other.synchronize();
-    CHECK(cuota::simulator::misuse().races == 0);  // whoever came first
+    CHECK(cuota::simulator::misuse().races == 0);  // in either order
     ours.deallocate(p, most_of_it);
 
     vector const v(most_of_it, 2, ours);

@@ -18,7 +18,7 @@ using cuota::pool_facts;
 
 namespace {
 
-// What is said of the small snapshot after a change; empty when nothing is.
+// Returns the finding of check_snapshot about the small snapshot after a change; empty if none.
 template <class Change>
 [[nodiscard]] std::string said_after(Change change) {
     memory_snapshot s = summary_samples::small_snapshot();
@@ -39,7 +39,7 @@ template <class Change>
     return "cuota::misuse: a snapshot that cannot be: budget " + name + ": " + what + " (test.cpp:3)";
 }
 
-// The free part of the first segment is on its way: the pool has it in no figure but `reserved`.
+// Marks the free part of the first segment as leaving: only `reserved` counts it.
 void let_leave(pool_facts& p) {
     p.segments[0].blocks[3].use = block_use::leaving;
     --p.stats.free_blocks;

@@ -36,8 +36,8 @@ std::string trace_of(cuota::recording const& r, chrome_trace_options const& opti
 
 bool trace_says(std::string_view trace, std::string_view what) { return trace.find(what) != trace.npos; }
 
-/// Reads every NAME.json in a folder as strictly as the format is told, and compares its counters, in nanoseconds, with
-/// NAME.expected: lines "pid, name, time, bytes", in their order, tabs between; and the rest with lines "count PHASE n".
+/// Parses every NAME.json in a folder strictly by the format, and compares its counters, in nanoseconds, with NAME.expected: ordered,
+/// tab-separated lines "pid, name, time, bytes", and "count PHASE n" for the other events.
 char const* const trace_look = R"py(
 import collections, decimal, json, pathlib, sys
 
@@ -123,7 +123,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*.json")):
         sys.exit(f"{path}: {e!r}")
 )py";
 
-/// What Python says of all traces in the folder; empty when they are as they should be.
+/// Returns Python's findings about all traces in the folder; empty if they are correct.
 std::string what_is_wrong_in(support::temp_folder const& folder) {
     std::string const program = folder.write("look.py", std::string_view{trace_look});
     std::string const said = folder.path("said");
@@ -145,7 +145,7 @@ std::size_t count_of(cuota::recording const& r, event_kind kind) {
     return count;
 }
 
-// Counters by the level curves, and how many events of the other kinds there are.
+// Returns the expected counters, computed from the level curves, and the numbers of other events.
 std::string expected_of(cuota::recording const& r, std::size_t most, std::size_t blocks) {
     cuota::levels const all = cuota::levels_of(r, {.most = most});
     std::string lines;
@@ -310,7 +310,7 @@ TEST_CASE("no name breaks a trace, or makes one counter of two", "[report][chrom
 TEST_CASE("a trace that cannot be written is said to be so", "[report][chrome_trace]") {
     cuota::recording const r = svg_samples::training{3000}.get();
     std::size_t const size = trace_of(r).size();
-    REQUIRE(size > 200'000);  // it goes out in parts
+    REQUIRE(size > 200'000);  // so it is written in several parts
     for (std::size_t const room : {std::size_t{0}, std::size_t{100'000}, size - 1}) {
         trace_samples::full_stream disk{room};
         std::ostream to{&disk};

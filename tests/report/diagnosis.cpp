@@ -28,7 +28,7 @@ using diagnosis_samples::snapshot_of;
 
 namespace {
 
-// Each rule has something to say.
+// A recording that violates each rule.
 [[nodiscard]] cuota::recording all_that_can_be_wrong() {
     script s;
     auto const gpu = s.budget("gpu", 8_GiB);
@@ -96,7 +96,7 @@ TEST_CASE("where nothing is wrong nothing is said", "[report][diagnosis]") {
     CHECK(diagnose(cuota::memory_snapshot{}).empty());
     CHECK(diagnosis_text({}) == "nothing found");
 
-    // A step as it should be: weights that stay, scratch that goes, in a pool that fits.
+    // A healthy step: weights stay, scratch memory is freed, and the pool's size fits.
     script s;
     auto const pool = s.pool("work");
     auto const weights = s.site("weights", 5);
@@ -170,7 +170,7 @@ TEST_CASE("names of any length and kind stay on their line", "[report][diagnosis
 }
 
 TEST_CASE("a diagnosis of anything ends well", "[report][diagnosis]") {
-    // Events in no sensible order, of sources and sites that there are not.
+    // Events in random order, with sources and sites that do not exist.
     std::mt19937_64 random{3};
     for (int round = 0; round != 200; ++round) {
         script s;

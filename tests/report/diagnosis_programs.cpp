@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Each rule of a diagnosis on a real program that is wrong in its way, and on one that is as like it as can be and is not.
+// Tests each rule of a diagnosis on a real program that violates it, and on the most similar program that does not.
 
 #include <cuota/report/diagnosis.hpp>
 
@@ -33,13 +33,13 @@ struct part {
     std::size_t bytes;
 };
 
-// Pinned memory that is handed out in large pieces.
+// Pinned memory with a coarse granule.
 template <std::size_t Granule>
 struct coarse_pinned : cuota::pinned_memory {
     [[nodiscard]] static constexpr std::size_t granule() noexcept { return Granule; }
 };
 
-// 24 MiB of pinned memory, as a recorder sees it.
+// Records 24 MiB of pinned memory and returns the findings.
 template <class Upstream>
 [[nodiscard]] found_ones of_24_MiB_from(Upstream upstream) {
     cuota::recorder const recorder;
@@ -50,7 +50,7 @@ template <class Upstream>
     return found;
 }
 
-// The most of a pool on segments is blocks of 8 MiB with small ones between them; then the large ones go.
+// At its peak, a pool of segments has blocks of 8 MiB with small ones between them; then the large ones are freed.
 [[nodiscard]] found_ones after_the_large_ones_went(cuota::pool_growth growth, bool small_ones_go,
                                                    unsigned& line) {
     program p{512_MiB, {.initial = 256_MiB, .growth = growth}};
@@ -151,7 +151,7 @@ TEST_CASE("program: what is taken a hundred times in a step is churn, unless all
         is_told(found, "scratch", line, 64_KiB, "given back 100 times or more in each of the last 3 steps"));
     CHECK(with(4, 100, line).empty());
     CHECK(with(4, 25, line).size() == 1);
-    CHECK(with(3, 1, line).empty());  // the first one may be the set-up
+    CHECK(with(3, 1, line).empty());  // the first growth may be set-up
 }
 
 TEST_CASE("program: small blocks hold a segment apart, and no pages", "[report][diagnosis_programs]") {
@@ -168,7 +168,7 @@ TEST_CASE("program: small blocks hold a segment apart, and no pages", "[report][
     CHECK(found[0].in_one_piece >= 31 * 8_MiB);
     CHECK(after_the_large_ones_went(cuota::pool_growth::segments, true, line).empty());
     program const pages{16_MiB, {.initial = 4_MiB}};
-    if (cuota::snapshot_of(pages.budget).pools[0].segments[0].is_paged)  // the device has virtual memory
+    if (cuota::snapshot_of(pages.budget).pools[0].segments[0].is_paged)  // only with virtual memory
         CHECK(after_the_large_ones_went(cuota::pool_growth::automatic, false, line).empty());
 }
 
@@ -328,7 +328,7 @@ TEST_CASE("program: most of a peak is one tag's, or nobody's", "[report][diagnos
             line = __LINE__ + 1;
             held.push_back(p.take(bytes, name));
         }
-        for (void* const at : held) p.give(at);  // it is over when somebody looks
+        for (void* const at : held) p.give(at);  // freed before the recorder is read
         p.take_and_give(1_MiB, "late");
         return p.found(finding_kind::peak);
     };

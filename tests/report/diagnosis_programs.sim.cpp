@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Rules of a diagnosis on programs whose work is held back, and beside other programs.
+// Rules of a diagnosis on programs whose work is delayed, and beside other programs.
 
 #include <cuota/report/diagnosis.hpp>
 

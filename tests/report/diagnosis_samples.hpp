@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Recordings and snapshots made by hand, for the rules of a diagnosis.
+/// Handmade recordings and snapshots for the rules of a diagnosis.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace diagnosis_samples {
 
-/// A recording, event by event: a nanosecond after each other. Keeps the figures of pools at its end.
+/// Builds a recording event by event, one nanosecond apart, and updates the pools' statistics at its end.
 class script {
 public:
     script() {
@@ -31,7 +31,7 @@ public:
         cuota::pool_facts facts{};
         facts.name = name;
         facts.memory = memory;
-        facts.budget = cuota::unlimited;  // of no budget in the snapshot
+        facts.budget = cuota::unlimited;  // no budget of the snapshot
         made_.at_end.pools.push_back(facts);
         return add(source);
     }
@@ -54,12 +54,11 @@ public:
         return static_cast<std::uint32_t>(made_.sites.size() - 1);
     }
 
-    /// What there was before the first event, as its end shows it.
+    /// Adds memory that was live and reserved before the first event.
     void already(std::uint16_t pool, std::size_t live, std::size_t reserved) {
         stats(pool).allocated += live;
         stats(pool).reserved += reserved;
     }
-    /// Takes a block; its address.
     std::uint64_t take(std::uint16_t source, std::uint32_t site, std::size_t size, std::size_t bytes = 0) {
         std::uint64_t const address = next_ += 1'000'000'000'000;
         open_[address] = {source, site, size, bytes == 0 ? size : bytes};
@@ -89,7 +88,7 @@ public:
         made_.events.push_back({cuota::event_kind::step_ended, pool, 0, tick()});
     }
 
-    /// Leaves the first events out, as a ring does that is too small.
+    /// Drops the first events, as a ring that is too small does.
     void drop(std::size_t events) {
         made_.events.erase(made_.events.begin(), made_.events.begin() + static_cast<std::ptrdiff_t>(events));
         made_.dropped += events;
@@ -123,7 +122,6 @@ private:
     std::uint64_t now_ = 0;
 };
 
-/// The findings of one kind.
 [[nodiscard]] inline std::vector<cuota::finding> only(cuota::finding_kind kind,
                                                       std::vector<cuota::finding> const& findings) {
     std::vector<cuota::finding> some;
@@ -132,14 +130,14 @@ private:
     return some;
 }
 
-/// The text of the only finding of a kind; "none" or "several" where there are not as many.
+/// Returns the text of the only finding of a kind; "none" or "several" otherwise.
 [[nodiscard]] inline std::string text_of(cuota::finding_kind kind,
                                          std::vector<cuota::finding> const& findings) {
     std::vector<cuota::finding> const some = only(kind, findings);
     return some.empty() ? "none" : some.size() == 1 ? some.front().text : "several";
 }
 
-/// Blocks side by side, as a segment has them.
+/// Builds a segment from adjacent blocks.
 class segment_of {
 public:
     segment_of& live(std::size_t size, cuota::tag name, unsigned line = 17, std::size_t age = 0,
@@ -183,7 +181,7 @@ private:
     cuota::segment_facts made_{};
 };
 
-/// A pool of these segments, its figures added up from their blocks.
+/// Returns a pool of these segments, with statistics added up from their blocks.
 [[nodiscard]] inline cuota::pool_facts pool_of(char const* name, std::vector<cuota::segment_facts> segments) {
     cuota::pool_facts p{};
     p.name = name;

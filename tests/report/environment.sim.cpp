@@ -19,7 +19,7 @@ using support::has;
 
 namespace {
 
-// What a program finds when the first question for devices fails so.
+// Returns the environment that a program finds if the first device query fails with `code`.
 environment_facts environment_with(cudaError_t code) {
     cuota::simulator::fail_call("cudaGetDeviceCount", 1, code);
     auto const found = cuota::environment();
@@ -39,7 +39,7 @@ environment_facts good_environment() {
 
 std::string complaint_of(environment_facts const& e) { return e.complaint().value_or("none"); }
 
-class visible_devices {  // as the environment says, for a scope
+class visible_devices {  // sets CUDA_VISIBLE_DEVICES for a scope
 public:
     explicit visible_devices(char const* value) {
         if (value) ::setenv("CUDA_VISIBLE_DEVICES", value, 1);

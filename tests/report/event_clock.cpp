@@ -69,7 +69,7 @@ TEST_CASE("an event clock agrees with steady_clock about what was between", "[re
         auto const after = steady::now();
         std::this_thread::sleep_for(std::chrono::milliseconds{50});
         auto const shown = static_cast<std::int64_t>(clock.scale().nanoseconds(tick));
-        constexpr std::int64_t error = 10'000'000;  // that of two looks, with much room
+        constexpr std::int64_t error = 10'000'000;  // error of two clock readings, with a wide margin
         CHECK(shown >= nanoseconds(before - after_begin) - error);
         CHECK(shown <= nanoseconds(after - before_begin) + error);
     }

@@ -21,7 +21,7 @@ using cuota::detail::ring_reading;
 
 namespace {
 
-// All fields follow from one number, so that a torn event shows.
+// All fields are functions of one number, so that a torn event is detected.
 memory_event ring_event(std::uint64_t n) {
     std::uint64_t const mixed = (n + 1) * 0x9e3779b97f4a7c15u;
     return {static_cast<cuota::event_kind>(mixed % 10),
@@ -35,7 +35,7 @@ memory_event ring_event(std::uint64_t n) {
 }
 bool is_whole(memory_event const& e) { return e == ring_event(e.address); }
 
-// "3 4 5 | 2": the numbers of what is there, and how many are gone.
+// "3 4 5 | 2": the numbers of the events that are present, and the number of dropped ones.
 std::string ring_text(ring_reading const& r) {
     std::string text;
     for (numbered_event const& e : r.events) text += std::to_string(e.what.address) + ' ';
@@ -95,7 +95,7 @@ TEST_CASE("the oldest events make way, and are counted", "[report][event_ring]")
 
 TEST_CASE("a part of a ring can be read, by tickets", "[report][event_ring]") {
     event_ring ring{4};
-    for (std::uint64_t n = 0; n != 6; ++n) ring.put(ring_event(n));  // 2 to 5 are there
+    for (std::uint64_t n = 0; n != 6; ++n) ring.put(ring_event(n));  // 2 to 5 are present
     CHECK(ring_text(ring.read()) == "2 3 4 5 | 2");
     CHECK(ring_text(ring.read(3)) == "3 4 5 | 0");
     CHECK(ring_text(ring.read(1)) == "2 3 4 5 | 1");
@@ -123,7 +123,7 @@ TEST_CASE("what is being written in a later round hides what was there", "[repor
     event_ring ring{2};
     for (std::uint64_t n = 0; n != 3; ++n) ring.put(ring_event(n));
     std::uint64_t const drawn = ring.draw();
-    CHECK(ring_text(ring.read()) == "2 | 2");  // 1 is about to go
+    CHECK(ring_text(ring.read()) == "2 | 2");  // 1 is about to be overwritten
     REQUIRE(ring.claim(drawn));
     CHECK(ring_text(ring.read()) == "2 | 2");
     ring.fill(drawn, ring_event(3));
@@ -136,14 +136,14 @@ TEST_CASE("a writer does not wait for one that is a whole ring behind", "[report
     REQUIRE(ring.claim(slow));
     for (std::uint64_t n = 1; n != 4; ++n) ring.put(ring_event(n));
     CHECK(ring_text(ring.read()) == "1 2 3 | 0");
-    ring.put(ring_event(4));                 // needs the slot of the slow one, and is lost
-    CHECK(ring_text(ring.read()) == "| 5");  // what is given is a run without gaps
+    ring.put(ring_event(4));                 // needs the slow writer's slot, and is lost
+    CHECK(ring_text(ring.read()) == "| 5");  // readings have no gaps
     ring.put(ring_event(5));
     CHECK(ring_text(ring.read()) == "5 | 5");
     ring.fill(slow, ring_event(0));  // too late to be seen
     CHECK(ring_text(ring.read()) == "5 | 5");
     for (std::uint64_t n = 6; n != 9; ++n) ring.put(ring_event(n));
-    CHECK(ring_text(ring.read()) == "5 6 7 8 | 5");  // the slot is as good as the others again
+    CHECK(ring_text(ring.read()) == "5 6 7 8 | 5");  // the slot is usable again
 }
 
 TEST_CASE("a writer that comes a whole ring too late leaves the newer event alone", "[report][event_ring]") {
@@ -202,7 +202,7 @@ TEST_CASE("a reader among writers sees whole events in order, and all are accoun
             unaccounted += r.dropped + r.events.size() > ring.next();
             std::array<std::uint64_t, threads> next{};
             std::uint64_t next_ticket = r.dropped;
-            if (!r.events.empty()) {  // each thread may have been writing one
+            if (!r.events.empty()) {  // each thread may have an unfinished event
                 std::uint64_t const span = r.events.back().ticket + 1 - r.dropped;
                 full_of_holes += span > r.events.size() + threads;
             }

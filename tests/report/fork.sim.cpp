@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a program may have when it forks: every kind of owner ends in the child, by itself and by exit.
+// Objects of every kind that a program may have when it forks: in the child they are destroyed, explicitly and by exit.
 
 #include <atomic>
 #include <cstdio>
@@ -81,7 +81,7 @@ struct owners {
     std::optional<cuota::batch> batch{epoch->next()};
 };
 
-// Streams and buffers that come and go, and figures that are asked for.
+// Allocates streams and buffers, and queries figures, in a loop.
 class traffic {
 public:
     explicit traffic(owners& of)

@@ -35,7 +35,7 @@ namespace rules = cuota::detail::diagnosis;
     return found.empty() ? "none" : found.front().text;
 }
 
-// `pieces` of free memory with a block between each two.
+// `pieces` free pieces, with a live block between each two.
 [[nodiscard]] cuota::segment_facts comb(std::size_t pieces, std::size_t free, std::size_t live) {
     segment_of s;
     for (std::size_t i = 0; i != pieces; ++i) {
@@ -98,8 +98,8 @@ TEST_CASE("fragmentation by several tags names the most frequent, and one block 
 }
 
 TEST_CASE("fragmentation matters from so much free and so small a largest piece on", "[report][diagnosis]") {
-    CHECK(fragmentation_in({comb(4, 16_MiB, 256)}).size() == 1);    // 64 MiB, a quarter of it the largest
-    CHECK(fragmentation_in({comb(4, 16_MiB - 256, 256)}).empty());  // a little less
+    CHECK(fragmentation_in({comb(4, 16_MiB, 256)}).size() == 1);  // 64 MiB, the largest piece a quarter of it
+    CHECK(fragmentation_in({comb(4, 16_MiB - 256, 256)}).empty());  // slightly less
     CHECK(fragmentation_in({segment_of{}
                                 .free(16_MiB + 256)
                                 .live(256, "log")
@@ -123,7 +123,7 @@ TEST_CASE("what is free in whole segments or on pages is not fragmented", "[repo
     paged.is_paged = true;
     CHECK(fragmentation_in({paged}).empty());
 
-    // A large free piece anywhere serves a large request.
+    // A large free piece in any segment can serve a large request.
     CHECK(fragmentation_in({comb(8, 16_MiB, 256), segment_of{}.free(32_MiB).made()}).size() == 1);
     CHECK(fragmentation_in({comb(8, 16_MiB, 256), segment_of{}.free(33_MiB).made()}).empty());
     CHECK(fragmentation_in({comb(8, 16_MiB, 256), segment_of{}.free(33_MiB).paged().made()}).empty());
@@ -158,7 +158,7 @@ TEST_CASE("blocks as large as what they hold apart are counted, not blamed", "[r
                            "one segment 7 blocks of log "
                            "(train.cpp:17), 112.0 MiB, lie between 128.0 MiB");
     CHECK(dense[0].in_one_piece == 0);
-    // A quarter of it is the most: 3 x 16 MiB for 4 x 48 MiB.
+    // The blocks may have at most a quarter of the free bytes: 3 x 16 MiB for 4 x 48 MiB.
     CHECK(fragmentation_in({comb(4, 48_MiB, 16_MiB)})[0].in_one_piece == 240_MiB);
     CHECK(fragmentation_in({comb(4, 48_MiB, 16_MiB + 256)})[0].in_one_piece == 144_MiB + 2 * (16_MiB + 256));
 }

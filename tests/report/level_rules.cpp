@@ -27,7 +27,7 @@ namespace {
     return only(finding_kind::refusals, cuota::diagnose(s.made()));
 }
 
-// A pool that reserves and uses so much in each step, after a step that used more.
+// A pool with `used` of `reserved` bytes in use in each step, after a step that used more.
 [[nodiscard]] script idling(std::size_t steps, std::size_t used, std::size_t reserved) {
     script s;
     auto const pool = s.pool("work");
@@ -83,7 +83,7 @@ TEST_CASE("what was used once in those steps, or given back since, is not idle",
     script used = idling(5, 900_MiB, 4_GiB);
     used.give(used.take(1, 1, 4_GiB));
     for (int i = 0; i != 10; ++i) used.end_step(1);
-    CHECK(idle_in(used).empty());  // in the first of the ten
+    CHECK(idle_in(used).empty());  // all of it was used in the first of the ten steps
     used.end_step(1);
     CHECK(idle_in(used).size() == 1);
 
@@ -92,14 +92,14 @@ TEST_CASE("what was used once in those steps, or given back since, is not idle",
     CHECK(idle_in(trimmed).empty());
 
     script grown = idling(20, 900_MiB, 1_GiB);
-    grown.segment(1, 3_GiB);  // taken just now
+    grown.segment(1, 3_GiB);  // added just now
     CHECK(idle_in(grown).empty());
 
     script live = idling(20, 0, 4_GiB);
     script busy;
     auto const pool = busy.pool("work");
     busy.segment(pool, 4_GiB);
-    static_cast<void>(busy.take(pool, 0, 3_GiB + 1));  // and no more events of it
+    static_cast<void>(busy.take(pool, 0, 3_GiB + 1));  // its only event
     for (int i = 0; i != 20; ++i) busy.end_step(pool);
     CHECK(idle_in(busy).empty());
     CHECK(idle_in(live).size() == 1);
@@ -160,7 +160,7 @@ TEST_CASE("one refusal is in the singular, and none is none", "[report][diagnosi
 
 TEST_CASE("what a budget did not lack it is not said to lack", "[report][diagnosis]") {
     refusing r;
-    r.s.refuse(r.model, r.site, 100, 300);  // its limit was raised since, or the device had no more
+    r.s.refuse(r.model, r.site, 100, 300);  // its limit was raised since, or the device was full
     auto const found = refusals_in(r.s);
     REQUIRE(found.size() == 1);
     CHECK(found[0].text == "budget model refused 1 request of 100 B; for activations (train.cpp:17)");
@@ -183,7 +183,7 @@ TEST_CASE("refusals while pools had as much free are counted", "[report][diagnos
     CHECK(refusals_in(r.s)[0].text == "budget model refused 2 requests, and lacked 100 B at most; all for "
                                       "activations (train.cpp:17); 1 time its "
                                       "pools had as much free, in pieces or not finished");
-    r.s.refuse(r.root, r.site, 100, 1000);  // it is above the pool, too
+    r.s.refuse(r.root, r.site, 100, 1000);  // the pool is below the root, too
     auto const found = refusals_in(r.s);
     REQUIRE(found.size() == 2);
     CHECK(found[0].text == "budget gpu refused 1 request, and lacked 100 B; for activations (train.cpp:17); "
@@ -193,7 +193,7 @@ TEST_CASE("refusals while pools had as much free are counted", "[report][diagnos
     r.s.refuse(r.root, r.site, 100, 1000);
     CHECK(refusals_in(r.s)[0].text.find("; 1 time its") != std::string::npos);
 
-    // A pool beside it has nothing to do with it.
+    // A pool that is charged to another budget does not count.
     refusing beside;
     auto const elsewhere = beside.s.budget("data", 1000);
     auto const other = beside.s.pool("other");

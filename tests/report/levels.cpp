@@ -52,7 +52,7 @@ void level_event(cuota::recording& to, event_kind kind, std::uint64_t at, std::u
                          .site = site,
                          .at = at,
                          .address = address,
-                         .bytes = size - size / 3,  // less was asked for
+                         .bytes = size - size / 3,  // fewer bytes were requested
                          .size = size});
     if (kind == event_kind::segment_taken || kind == event_kind::segment_returned)
         to.events.back().bytes = size;
@@ -68,7 +68,7 @@ cuota::block_facts block_for_levels(std::uint64_t address, std::size_t size, cuo
     return b;
 }
 
-/// Four tags, one of them from two places; what was there before; a pool with the address of another.
+/// Four tags, one of them from two call sites; memory from before the recording; two pools with the same address.
 cuota::recording levels_by_hand() {
     cuota::recording r = recording_for_levels();
     r.at_end.pools[0].segments = {{900, 100, false, {block_for_levels(900, 30, "y")}}};
@@ -76,7 +76,7 @@ cuota::recording levels_by_hand() {
     level_event(r, event_kind::allocated, 20, 1000, 100, 1);
     level_event(r, event_kind::allocated, 30, 1100, 50, 2);
     level_event(r, event_kind::allocated, 40, 1000, 7, 3, 2);
-    level_event(r, event_kind::free_requested, 50, 950, 20, 3);  // was there before
+    level_event(r, event_kind::free_requested, 50, 950, 20, 3);  // allocated before the recording
     level_event(r, event_kind::free_completed, 55, 950, 20, 3);
     level_event(r, event_kind::free_requested, 60, 1000, 100, 1);
     level_event(r, event_kind::allocated, 70, 2000, 400, 0, 3);
@@ -192,7 +192,7 @@ TEST_CASE("what happens at one time is kept in the order of the events", "[repor
     level_event(r, event_kind::allocated, 10, 1, 5, 1);
     level_event(r, event_kind::allocated, 20, 2, 90, 1);
     level_event(r, event_kind::free_requested, 20, 2, 90, 1);
-    level_event(r, event_kind::allocated, 15, 3, 1, 1);  // by a clock that is behind: not before the others
+    level_event(r, event_kind::allocated, 15, 3, 1, 1);  // by a slower clock: counts as after the others
     level_event(r, event_kind::allocated, 30, 4, 0, 1);  // no change
     levels const all = levels_of(r);
     CHECK(all.total.points == curve_points{{10, 0}, {10, 5}, {20, 95}, {20, 5}, {20, 6}});
@@ -211,7 +211,7 @@ TEST_CASE("levels are those that a walk over the live blocks finds, wherever the
         cuota::recording whole = recording_for_levels();
         std::map<std::uint64_t, std::pair<std::uint32_t, std::size_t>> live;
         using sums = std::map<std::string, std::size_t>;
-        std::vector<sums> after;  // each event
+        std::vector<sums> after;  // after each event
         for (std::uint64_t at = 0; at != 300; ++at) {
             auto const i = live.lower_bound(random() % 40);
             if (i != live.end() && random() % 2 == 0) {
@@ -255,7 +255,7 @@ TEST_CASE("levels are those that a walk over the live blocks finds, wherever the
                 peak = std::max(peak, total);
             }
             if (first != 0)
-                for (auto const& [name, bytes] : after[first - 1]) {  // what was there before
+                for (auto const& [name, bytes] : after[first - 1]) {  // memory from before
                     auto const part = std::ranges::find(all.parts, name, &level_curve::name);
                     wrong += part != all.parts.end() && part->points.front().bytes != bytes;
                     peak = std::max(peak, all.total.points.front().bytes);
@@ -293,7 +293,7 @@ TEST_CASE("of each stretch of time the first, the last, the lowest and the highe
             all.push_back({at, random() % 100 == 0 ? random() % 100'000 : 100 + random() % 100});
             at += random() % 3;
         }
-        all.back().at = 1000 + 8191;  // 2^13 times in all
+        all.back().at = 1000 + 8191;  // a range of 2^13 in all
         std::ranges::sort(all, {}, &level_point::at);
         curve_points const kept = downsample(all, n);
         CHECK(kept.size() <= n);

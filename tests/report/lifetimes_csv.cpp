@@ -37,7 +37,7 @@ std::string csv_of(cuota::recording const& r, lifetimes_csv_options const& optio
     return to.str();
 }
 
-// As plan_trace reads it; none where there is no block, which it refuses.
+// Reads the file as plan_trace does; empty if it has no block, which plan_trace refuses.
 std::vector<lifetime> read_back(std::string const& csv) {
     if (csv.find('\n') + 1 == csv.size()) return {};
     support::temp_folder const folder;
@@ -46,7 +46,7 @@ std::vector<lifetime> read_back(std::string const& csv) {
     return file.blocks;
 }
 
-// The least that a plan of what was written can take. Plans it.
+// Plans the written blocks and returns the lower bound of the plan.
 std::size_t bound_of(cuota::recording const& r, lifetimes_csv_options const& options) {
     std::vector<lifetime> const blocks = read_back(csv_of(r, options));
     cuota::plan_options how;
@@ -56,12 +56,12 @@ std::size_t bound_of(cuota::recording const& r, lifetimes_csv_options const& opt
     return plan.lower_bound;
 }
 
-// The most that was live in each whole step of a source, by the events alone.
+// Returns the peak of each complete step of a source, computed from the events alone.
 std::vector<std::size_t> peaks_of_steps(cuota::recording const& r, std::uint16_t source) {
     std::vector<std::size_t> peaks;
     std::optional<std::size_t> peak;
     cuota::levels_options const only{.sources = {source}};
-    // What was there before: the level of the first point.
+    // Memory from before the recording: the first point.
     std::size_t now = cuota::levels_of(r, only).total.points.front().bytes;
     for (cuota::memory_event const& e : r.events) {
         if (e.source != source) continue;
@@ -187,7 +187,7 @@ TEST_CASE("a plan of what real pools did needs as much as was live at the peak",
     auto const source = static_cast<std::uint16_t>(main - r.sources.begin());
     REQUIRE(peaks_of_steps(r, source).size() == 4);
     std::vector<lifetime> const blocks = read_back(csv_of(r, {.source = source, .step = 2}));
-    REQUIRE(blocks.size() == 4);  // before, activations, gradients, workspace
+    REQUIRE(blocks.size() == 4);  // from before, activations, gradients, workspace
     CHECK(blocks[0].from == 0);
     CHECK(blocks[0].size >= 3'000'001);
     CHECK(blocks[1].size >= 3'000'009);

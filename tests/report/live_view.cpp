@@ -33,7 +33,7 @@ static_assert(!std::is_copy_constructible_v<live_view> && !std::is_move_construc
 
 namespace {
 
-// A terminal of some size, and what a program writes to it.
+// A terminal of a given size, which captures the program's output.
 class sized_terminal {
 public:
     explicit sized_terminal(unsigned short rows = 0, unsigned short columns = 0)
@@ -53,7 +53,7 @@ public:
         ::close(master_);
     }
     [[nodiscard]] std::FILE* program() const { return program_; }
-    // All that was written so far, line ends as the program wrote them. It may come late: a mark is sent after it.
+    // Returns the output so far, with the program's line ends. Output may arrive late, so a mark is sent after it.
     [[nodiscard]] std::string take() const {
         constexpr char mark = '\x04';
         REQUIRE(std::fputc(mark, program_) == mark);
@@ -69,7 +69,6 @@ private:
     std::FILE* program_ = nullptr;
 };
 
-// A file, and what was written to it.
 class written_file {
 public:
     written_file() { REQUIRE(file_ != nullptr); }
@@ -97,7 +96,7 @@ private:
     return how;
 }
 
-// What a terminal shows after such a text: rows of characters. Knows what a live view may write, and nothing else.
+// Models the screen of a terminal, as rows of characters. Implements only the sequences that a live view may write.
 class screen_model {
 public:
     explicit screen_model(std::size_t rows) : rows_(rows) {}
@@ -185,7 +184,7 @@ TEST_CASE("what a terminal has no room for is left out", "[report][live_view]") 
     live_view view{there.program()};
     for (int i = 0; i != 3; ++i) view.draw(summary_samples::small_snapshot());
     shown.write(there.take());
-    CHECK(shown.scrolled() == 1);  // the five lines that make room, and nothing since
+    CHECK(shown.scrolled() == 1);  // the five lines at the start, and none since
     CHECK(shown.rows() ==
           std::vector<std::string>{"memory at 2026-01-01", "", "budget              ", "...", ""});
 }
@@ -208,7 +207,7 @@ TEST_CASE("how much each root held the last times is a row of columns", "[report
     for (std::size_t i = 0; i != 10; ++i) held.add(i, 100);
     CHECK(held.text(8, false) == " .:-=+*%##");
     CHECK(held.text(8, true) == " ▁▂▃▄▅▆▇██");
-    CHECK(held.text(8000, false) == " .........");  // something is more than nothing
+    CHECK(held.text(8000, false) == " .........");  // nonzero is distinguishable from zero
     CHECK(held.text(cuota::unlimited, false) == " ..:-=+*%#");
     CHECK(held.text(0, false) == " #########");
     screen::curve of_three;

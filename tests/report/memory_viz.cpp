@@ -50,8 +50,8 @@ namespace {
     return out.str();
 }
 
-// Reads both files as strangers would, goes over the traces as the viewer does, and says what it found: the peak of each
-// device that has one. Then come lines of Python that a test adds.
+// Reads both files with independent readers, replays the traces as the viewer does, and prints the peak of each device. A test appends
+// lines of Python.
 constexpr char const* viz_reader = R"py(
 import io, json, pickle, pickletools, sys
 class Reader(pickle.Unpickler):
@@ -157,7 +157,7 @@ for device, trace in enumerate(d["device_traces"]):
     check_segments(device, trace)
 )py";
 
-/// The peak of the bytes that were asked for, as `levels_of` has it.
+/// Returns the peak of the requested bytes by levels_of.
 [[nodiscard]] std::size_t peak_asked_for(recording r, std::vector<std::uint16_t> const& sources) {
     for (cuota::memory_event& e : r.events)
         if (e.kind == event_kind::allocated || e.kind == event_kind::free_requested) e.size = e.bytes;
@@ -170,10 +170,10 @@ for device, trace in enumerate(d["device_traces"]):
 struct viz_claim {
     std::vector<std::size_t> peaks;  // by device
     std::string more{};              // lines of Python
-    bool is_strict = true;           // each block is in a segment, at all times
+    bool is_strict = true;           // each block must always lie in a segment
 };
 
-/// Whether Python finds both files to be one and the same snapshot, sound, and with these peaks.
+/// Returns whether Python finds both files to be the same valid snapshot with these peaks.
 [[nodiscard]] bool python_finds(recording const& r, viz_claim const& claim,
                                 memory_viz_options const& options = {}) {
     support::temp_folder const folder;
@@ -186,12 +186,12 @@ struct viz_claim {
     return std::system((command + (claim.is_strict ? " strict" : " loose")).c_str()) == 0;
 }
 
-/// What PyTorch's own viewer says to both files; none when it is not there.
+/// Returns the verdict of PyTorch's viewer on both files; nullopt if the viewer is not available.
 [[nodiscard]] std::optional<bool> viewer_finds(recording const& r, std::string const& peaks) {
     support::temp_folder const folder;
     std::string const here = __FILE__;
     std::string const script = here.substr(0, here.rfind('.')) + "_in_viewer.py";
-    if (!std::filesystem::exists(script)) return std::nullopt;  // run elsewhere than where it was built
+    if (!std::filesystem::exists(script)) return std::nullopt;  // not run where it was built
     std::string const command = "'" CUOTA_PYTHON "' '" + script + "' " + peaks + " '" +
                                 folder.write("viz.json", viz_json(r)) + "' '" +
                                 folder.write("viz.pickle", viz_pickle(r)) + "'";
@@ -200,8 +200,8 @@ struct viz_claim {
     return status == 0;
 }
 
-/// A pool on device 0 and one on device 2, a budget, pinned memory. What was there before: in pool one 300 bytes that
-/// stay, and 200 that go.
+/// A pool on device 0 and one on device 2, a budget, pinned memory. From before the recording, pool one has 300 bytes that stay and 200
+/// that are freed.
 [[nodiscard]] recording viz_by_hand() {
     recording r;
     r.began = std::chrono::system_clock::time_point{std::chrono::seconds{1'700'000'000}};
@@ -236,12 +236,12 @@ void viz_event(recording& to, event_kind kind, std::uint16_t source, std::uint64
 [[nodiscard]] recording viz_with_events() {
     recording r = viz_by_hand();
     viz_event(r, event_kind::allocated, 2, 5120, 500);
-    viz_event(r, event_kind::free_requested, 2, 4608, 200);  // was there before
-    viz_event(r, event_kind::allocated, 2, 4608, 400);       // at the same address, before the pool knows
+    viz_event(r, event_kind::free_requested, 2, 4608, 200);  // allocated before the recording
+    viz_event(r, event_kind::allocated, 2, 4608, 400);       // same address, completion not yet seen
     viz_event(r, event_kind::free_completed, 2, 4608, 200);
-    viz_event(r, event_kind::segment_taken, 3, 4096, 8192);  // the address of the other device
+    viz_event(r, event_kind::segment_taken, 3, 4096, 8192);  // also an address of the other device
     viz_event(r, event_kind::allocated, 3, 4096, 7000);
-    viz_event(r, event_kind::allocated, 4, 4096, 100);  // and pinned memory's own
+    viz_event(r, event_kind::allocated, 4, 4096, 100);  // and in pinned memory
     viz_event(r, event_kind::allocated, 1, 4097, 5000);
     viz_event(r, event_kind::refused, 1, 0, 6000);
     r.events.back().size = 9000;
@@ -251,11 +251,11 @@ void viz_event(recording& to, event_kind kind, std::uint16_t source, std::uint64
     viz_event(r, event_kind::free_requested, 2, 5120, 500);
     viz_event(r, event_kind::free_requested, 4, 4096, 100);
     viz_event(r, event_kind::segment_returned, 3, 4096, 8192);
-    viz_event(r, event_kind::segment_returned, 3, 65536, 4096);  // was there before
+    viz_event(r, event_kind::segment_returned, 3, 65536, 4096);  // added before the recording
     return r;
 }
 
-/// Pages go while a piece of pinned memory is there, on the same device.
+/// Pages are released while a piece of pinned memory exists on the same device.
 [[nodiscard]] recording viz_pages_beside_pieces() {
     recording r = viz_by_hand();
     r.sources[3].device = 0;
@@ -308,7 +308,7 @@ void viz_event(recording& to, event_kind kind, std::uint16_t source, std::uint64
     return r;
 }
 
-/// Takes so many bytes, then no more.
+/// Accepts `room` bytes and then fails.
 class viz_short_stream : public std::streambuf {
 public:
     explicit viz_short_stream(std::size_t room) : room_{room} {}
@@ -348,7 +348,7 @@ TEST_CASE("memory_viz shows the sources that were chosen, and elsewhere what is 
     recording const r = viz_with_events();
     CHECK(python_finds(r, {{900 + 300, 0, 7000}}, {.sources = {2, 3}}));
     CHECK(python_finds(r, {{900 + 300}}, {.sources = {2}}));
-    // A budget is where its pools are.
+    // A budget is on the device of its pools.
     CHECK(python_finds(r, {{peak_asked_for(r, {1, 2}), 100, 7000}}, {.elsewhere = 1}));
     CHECK(support::has(support::thrown<cuota::misuse>([&] { (void)viz_json(r, {.sources = {5}}); }).what(),
                        "source 5: the recording has 5"));
@@ -396,7 +396,7 @@ TEST_CASE("memory_viz: pages come and go in other pieces", "[report][memory_viz]
     viz_event(r, event_kind::segment_taken, 3, 12288, 8192);
     viz_event(r, event_kind::allocated, 3, 8000, 5000);
     viz_event(r, event_kind::free_requested, 3, 8000, 5000);
-    viz_event(r, event_kind::segment_returned, 3, 16384, 4096);  // the end of a run, then its begin
+    viz_event(r, event_kind::segment_returned, 3, 16384, 4096);  // the end of a run, then its start
     viz_event(r, event_kind::segment_returned, 3, 12288, 4096);
     viz_event(r, event_kind::segment_returned, 3, 4096, 4096);
     std::string const more = R"py(
@@ -405,7 +405,7 @@ assert [e["action"] for e in d["device_traces"][2]] == ["segment_map"] * 2 + ["a
     CHECK(python_finds(r,
                        {{300, 0, 5000},
                         more + "assert [s['is_expandable'] for s in d['segments']] == [False, True, True]"}));
-    r.sources[3].pool.reset();  // the pool is gone: how it gave back tells
+    r.sources[3].pool.reset();  // the pool is destroyed: inferred from how it released memory
     viz_event(r, event_kind::segment_returned, 3, 8192, 4096);
     CHECK(python_finds(r, {{300, 0, 5000}, R"py(
 assert {e["action"] for e in d["device_traces"][2][-4:]} == {"segment_unmap"}
@@ -422,9 +422,9 @@ TEST_CASE("memory_viz ends what a recorder that paused did not see end", "[repor
     recording r = viz_by_hand();
     viz_event(r, event_kind::segment_taken, 2, 65536, 4096);
     viz_event(r, event_kind::allocated, 2, 65536, 1000);
-    viz_event(r, event_kind::allocated, 2, 65536, 900);  // again: somebody gave it back
+    viz_event(r, event_kind::allocated, 2, 65536, 900);  // again, so it was freed in between
     viz_event(r, event_kind::segment_taken, 2, 65536, 8192);
-    viz_event(r, event_kind::segment_taken, 3, 4096, 8192);  // and all of these, the snapshot says
+    viz_event(r, event_kind::segment_taken, 3, 4096, 8192);  // and the snapshot shows all of these
     viz_event(r, event_kind::allocated, 3, 4096, 800);
     CHECK(python_finds(r, {{1300, 0, 800},
                            R"py(

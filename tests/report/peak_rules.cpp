@@ -74,12 +74,12 @@ TEST_CASE("a peak is one tag's from half of it on", "[report][diagnosis]") {
     CHECK(peaks_in(three).empty());
     CHECK(peaks_in(two_tags(16_MiB, 1_MiB)).size() == 1);
     CHECK(peaks_in(two_tags(16_MiB - 1, 1_MiB)).empty());
-    CHECK(peaks_in(two_tags(71_MiB, 29_MiB, {})).empty());         // another rule's
-    CHECK(peaks_in(two_tags(71_MiB, 29_MiB, "weights")).empty());  // all of it: says nothing
+    CHECK(peaks_in(two_tags(71_MiB, 29_MiB, {})).empty());         // covered by another rule
+    CHECK(peaks_in(two_tags(71_MiB, 29_MiB, "weights")).empty());  // all of the peak: not worth a finding
 }
 
 TEST_CASE("a peak is of one moment", "[report][diagnosis]") {
-    // 60 of a, then 100 of which a has 40: what a had before does not count, nor what comes after.
+    // 60 of a, then 100 of which a has 40: neither earlier nor later bytes of a count.
     script s;
     auto const pool = s.pool("work");
     auto const a = s.site("a");
@@ -111,7 +111,7 @@ TEST_CASE("a tag from several places is named without one", "[report][diagnosis]
 
 TEST_CASE("what lived before a recording is part of its peak", "[report][diagnosis]") {
     script s = two_tags(71_MiB, 29_MiB);
-    s.drop(1);  // it is known by its end
+    s.drop(1);  // only the deallocation is recorded
     auto const found = peaks_in(s);
     REQUIRE(found.size() == 1);
     CHECK(found[0].of == 100_MiB);

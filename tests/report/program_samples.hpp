@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// A small program under a recorder, for tests of what a diagnosis says of real pools and budgets.
+/// A small program under a recorder, for tests of diagnoses of real pools and budgets.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace program_samples {
 
-/// A budget, one pool that takes from it, and a recorder that looks on. What it holds it gives back at its end.
+/// A budget, a pool on it, and a recorder. Frees its blocks when it is destroyed.
 class program {
 public:
     explicit program(std::size_t limit, cuota::pool_options how = {}) : program{{"trainer", limit}, how} {}
@@ -45,7 +45,6 @@ public:
     void take_and_give(std::size_t bytes, cuota::tag name = {}, cuota::place where = cuota::place::here()) {
         give(take(bytes, name, where));
     }
-    /// All steps of one kind.
     template <class Body>
     void run(std::size_t steps, Body body) {
         for (std::size_t i = 0; i != steps; ++i) {
@@ -74,7 +73,7 @@ private:
     std::vector<block> held_;
 };
 
-/// Whether a finding of the kind is of this tag, line of a file whose name ends so, and bytes, and says this.
+/// Returns whether the only finding has this tag, line, size and text, and a file with the expected name.
 [[nodiscard]] inline bool is_told(std::vector<cuota::finding> const& found, cuota::tag name, unsigned line,
                                   std::size_t bytes, std::string const& words) {
     if (found.size() != 1) return false;
@@ -83,7 +82,6 @@ private:
            f.text.find(words) != std::string::npos;
 }
 
-/// For messages of tests.
 [[nodiscard]] inline std::string shown(std::vector<cuota::finding> const& found) {
     std::string text = cuota::diagnosis_text(found);
     for (cuota::finding const& f : found)

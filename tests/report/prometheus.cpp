@@ -25,8 +25,8 @@ using support::has;
 
 namespace {
 
-// Reads the format as its specification has it, and nothing that is nearly so. Writes one line for each series: its name,
-// its labels in order as JSON, and its value. Ends with 1 and a reason for what is not in the format.
+// Parses the format strictly by its specification. Prints one line per series: its name, its labels in order as JSON, and its value. Exits
+// with 1 and a reason for any violation.
 constexpr auto strict_parser = R"py(
 import json, re, sys
 path, is_open = sys.argv[1], sys.argv[2] == "open"
@@ -93,7 +93,7 @@ for line in lines:
 print("\n".join(out))
 )py";
 
-// The same by somebody else's parser. Ends with 77 where it is not.
+// The same by prometheus_client's parser. Exits with 77 if it is not installed.
 constexpr auto prometheus_client_parser = R"py(
 import json, sys
 try:
@@ -126,7 +126,7 @@ parsed parsed_by(char const* parser, std::string const& text, bool open_metrics)
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, {std::istreambuf_iterator<char>{in}, {}}};
 }
 
-// What the strict parser makes of a snapshot.
+// Returns the strict parser's output for a snapshot.
 std::string metrics_of(memory_snapshot const& s, prometheus_options const& how = {}) {
     parsed const result = parsed_by(strict_parser, prometheus_text(s, how), how.open_metrics);
     INFO(result.text);
@@ -246,7 +246,7 @@ TEST_CASE("prometheus_text writes no series twice, whatever the names", "[report
     s.pools[2].device = 1;
     s.pools[0].tags = {{"t", 1, 1, 1, 0, {}}, {"t", 2, 2, 2, 0, {}}};
     s.devices = {{0, "one", 1, 1, 0, 0}, {0, "one", 2, 1, 0, 0}, {1, "one", 3, 1, 0, 0}};
-    auto const text = metrics_of(s);  // refuses what is there twice
+    auto const text = metrics_of(s);  // fails on duplicates
 
     CHECK(has(text, R"(limit_bytes {"budget": "a/b#2"} 3)"));
     CHECK(has(text, R"(limit_bytes {"budget": "a/b#2/c"} 4)"));
@@ -284,7 +284,7 @@ TEST_CASE(
 
 TEST_CASE("prometheus_text of nothing is still in the format", "[report][prometheus][python]") {
     CHECK(metrics_of({}) == "cuota_snapshot_timestamp_seconds {} 0\n");
-    CHECK_FALSE(has(prometheus_text({}), "budget"));  // nor a type or a help of what is not there
+    CHECK_FALSE(has(prometheus_text({}), "budget"));  // nor a type or a help line without series
     CHECK(metrics_of({}, {.open_metrics = true}) == "cuota_snapshot_timestamp_seconds {} 0\n");
 }
 

@@ -32,7 +32,7 @@ using cuota::recorder;
 using cuota::recording;
 using cuota::tag;
 
-// It is what it wraps, as far as the type knows.
+// It has the properties of the wrapped resource.
 static_assert(cuota::device_resource<recorded<>> && !cuota::host_resource<recorded<>>);
 static_assert(cuota::host_only_resource<recorded<cuota::pinned_memory>>);
 static_assert(sizeof(recorded<cuota::any_resource>) == sizeof(void*));
@@ -59,7 +59,7 @@ std::string kinds_in(recording const& r) {
     return all;
 }
 
-// Says what had been recorded at the moment when it was asked.
+// Stores the events that had been recorded when it was called.
 struct eavesdropper {
     void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t a) { return allocate_sync(bytes, a); }
     void deallocate(cuota::stream_ref, void* p, std::size_t bytes, std::size_t a) noexcept {
@@ -181,7 +181,7 @@ TEST_CASE("a refusal is recorded with what was asked, and goes on", "[report][re
     CHECK(kinds_in(seen) == "allocated refused");
     memory_event const& e = seen.events[1];
     CHECK(e.bytes == 5000);
-    CHECK(e.size == 1024);  // what the budget held
+    CHECK(e.size == 1024);  // charged to the budget
     CHECK(e.address == 0);
     CHECK(e.stream == cuota::stream_ref{cudaStreamPerThread}.id());
     CHECK(seen.sites[e.site].name == tag{"activations"});
@@ -193,7 +193,7 @@ TEST_CASE("a refusal is recorded with what was asked, and goes on", "[report][re
     recording const after = r.read();
     CHECK(after.events.back().kind == event_kind::refused);
     CHECK(after.events.back().bytes == cuota::unlimited);
-    CHECK(after.events.back().size == 0);  // no budget was asked
+    CHECK(after.events.back().size == 0);  // not charged to a budget
 }
 
 TEST_CASE("what is no refusal is no event", "[report][recorded]") {
@@ -214,7 +214,7 @@ TEST_CASE("an allocation is recorded after upstream gave it, a release before it
     CHECK(heard.empty());
     memory.deallocate_sync(p, 16);
     CHECK(heard == "allocated free_requested free_completed");
-    memory.deallocate(cudaStreamPerThread, p, 16);  // a second one is upstream's to find
+    memory.deallocate(cudaStreamPerThread, p, 16);  // detecting a double free is left to the upstream
     CHECK(heard == "allocated free_requested free_completed free_requested");
 }
 

@@ -23,7 +23,7 @@ static_assert(sizeof(recorder) == sizeof(void*));
 
 namespace {
 
-// What was noted: "epoch 1, evaluation".
+// Returns the notes: "epoch 1, evaluation".
 std::string notes_in(recording const& r) {
     std::string all;
     for (memory_event const& e : r.events)
@@ -76,7 +76,7 @@ TEST_CASE("a recorder can pause, and goes on", "[report][recorder]") {
     CHECK(r.is_recording());
     r.note("after");
     CHECK(notes_in(r.read()) == "before, after");
-    CHECK(r.read().sites.size() == 3);  // what was not recorded took no site
+    CHECK(r.read().sites.size() == 3);  // notes that were not recorded use no site
 }
 
 TEST_CASE("a note that is not recorded is not kept either", "[report][recorder]") {

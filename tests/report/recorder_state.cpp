@@ -149,7 +149,7 @@ TEST_CASE("a recording ends for each source where it is cut", "[report][recorder
     auto const read = [&](numbers const& cuts) { return addresses_in(state.read(cuts)); };
     CHECK(read({}) == numbers{1, 2, 3, 4, 5, 6, 7});
     CHECK(read({all, end_of_a, end_of_b}) == numbers{1, 2, 4, 6});
-    CHECK(read({all, end_of_a}) == numbers{1, 2, 4, 5, 6});  // of b nothing was said
+    CHECK(read({all, end_of_a}) == numbers{1, 2, 4, 5, 6});  // b has no limit
     CHECK(read({0, 0, 0}) == numbers{});
     CHECK(state.read(numbers{0, 0, 0}).dropped == 0);
 }
@@ -210,7 +210,7 @@ TEST_CASE("an event is never before the one that drew its ticket first", "[repor
 
 TEST_CASE("an event takes nothing from the heap, its first site neither", "[report][recorder_state]") {
     recorder_state state{8, 2, place::here()};
-    support::failing_heap const heap{0};  // it would end the program: put throws nothing
+    support::failing_heap const heap{0};  // a throw would end the program: put is noexcept
     for (unsigned line = 1; line != 100; ++line) put_at(state, 0, line, "weights", {"train.cpp", line});
     CHECK(heap.refused() == 0);
     CHECK(state.next() == 99);

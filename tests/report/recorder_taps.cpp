@@ -45,7 +45,7 @@ char letter_of(event_kind kind) {
     return '?';
 }
 
-// The events of one source, a letter each.
+// Returns the events of one source, one letter each.
 std::string story_of(cuota::recording const& r, std::string const& source) {
     std::string all;
     for (cuota::memory_event const& e : r.events)
@@ -59,7 +59,7 @@ void take_and_give(cuota::scoped_pool& pool, cuota::stream const& stream, std::s
     (void)pool.stats();
 }
 
-// What lives at the end by the events, and what the snapshot says.
+// Compares the blocks that are live at the end according to the events with those of the snapshot.
 void check_ends(cuota::recording const& r) {
     cuota::lives const all = cuota::replay(r);
     for (std::size_t i = 0; i != r.sources.size(); ++i) {
@@ -113,7 +113,7 @@ TEST_CASE("recorder looks on pools that were there, and on those that come", "[r
 
     cuota::lives const all = cuota::replay(r);
     REQUIRE(all.blocks.size() == 4);
-    REQUIRE_FALSE(all.blocks[0].from);  // kept: before the first event
+    REQUIRE_FALSE(all.blocks[0].from);  // allocated before the first event
     REQUIRE(all.blocks[0].bytes == 5000);
     before.deallocate(stream, kept, 5000);
 }
@@ -130,7 +130,7 @@ TEST_CASE("recorder tells of refusals and of who gave back", "[report][recorder_
     REQUIRE_THROWS_AS(pool.allocate(stream, 9_MiB, 256, "big"), cuota::budget_exceeded);
     take_and_give(pool, stream, 7_MiB);
     cuota::recording const r = recorder.read();
-    REQUIRE(story_of(r, "root") == "X");  // part had the room
+    REQUIRE(story_of(r, "root") == "X");  // refused by the root; `part` had enough
     REQUIRE(story_of(r, "part") == "R");
     for (cuota::memory_event const& e : r.events) {
         if (e.kind == event_kind::refused) {
@@ -223,7 +223,7 @@ TEST_CASE("recorder lets go of everything when its last handle goes", "[report][
         take_and_give(pool, stream);
         REQUIRE(story_of(second->read(), "pool") == "safc");
     }
-    cuota::recorder const again{budget};  // else the pool would be recorded already
+    cuota::recorder const again{budget};  // throws if the pool is still recorded
     take_and_give(pool, stream);
     REQUIRE(story_of(again.read(), "pool") == "afc");
 }

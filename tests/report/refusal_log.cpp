@@ -38,7 +38,7 @@ namespace {
 
 using time_of_log = std::chrono::system_clock::time_point;
 
-// A log into lines, by a clock that stands still.
+// A log that writes into a list of lines and has a manual clock.
 struct log_by_hand {
     std::shared_ptr<std::vector<std::string>> lines = std::make_shared<std::vector<std::string>>();
     std::shared_ptr<time_of_log> now = std::make_shared<time_of_log>(1'700'000'000'123ms);
@@ -173,7 +173,7 @@ TEST_CASE("refusal_log ends each kind's window when it is over, not when another
     twice("b");
     *by_hand.now += 5500ms;
     twice("c");
-    CHECK(by_hand.lines->size() == 4);  // a, b, more of a, c
+    CHECK(by_hand.lines->size() == 4);  // a, b, repetitions of a, c
     *by_hand.now += 5s;
     log.write(a_refusal_for("c"));
 
@@ -231,7 +231,7 @@ TEST_CASE("refusal_log throws nothing: its first error goes to the error sink, a
         CHECK(errors.take() == std::vector<std::string>{"no space left"});
 
         *by_hand.now += 11s;
-        log.write(a_refusal_for("rows"));  // what is to be said of the labels fails, and then this one
+        log.write(a_refusal_for("rows"));  // both the summary of "labels" and this line fail
         is_full = false;
         log.write(a_refusal_for("other"));
         CHECK(by_hand.lines->size() == 1);
@@ -326,7 +326,7 @@ TEST_CASE("refusal_log writes to files and streams, a line at a time, and knows 
     {
         refusal_log log{file};
         log.write(a_refusal_for("rows"));
-        auto const text = content_of_log(folder.path("log"));  // there at once
+        auto const text = content_of_log(folder.path("log"));  // written immediately
         CHECK(text.ends_with("}}\n"));
     }
     std::fclose(file);

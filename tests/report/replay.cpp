@@ -111,7 +111,7 @@ TEST_CASE("a block lives from its allocation until it is given back", "[report][
 TEST_CASE("what was there before the first event is known by its end, and comes first", "[report][replay]") {
     recording r = two_pools();
     replay_event(r, event_kind::allocated, 10, 0x1000, 100, 1);
-    replay_event(r, event_kind::free_completed, 15, 0x9000, 100, 1);  // given back before all: no life
+    replay_event(r, event_kind::free_completed, 15, 0x9000, 100, 1);  // freed earlier: not a lifetime
     replay_event(r, event_kind::free_requested, 20, 0x2000, 600, 3);
     replay_event(r, event_kind::free_completed, 30, 0x2000, 600, 3);
 
@@ -135,7 +135,7 @@ TEST_CASE("an address that is used again is another life", "[report][replay]") {
     replay_event(r, event_kind::allocated, 40, 0x1000, 30, 3);
     replay_event(r, event_kind::free_requested, 50, 0x1000, 30, 3);
     replay_event(r, event_kind::free_completed, 60, 0x1000, 30, 3);
-    replay_event(r, event_kind::free_completed, 70, 0x1000, 30, 3);  // of none: one was completed already
+    replay_event(r, event_kind::free_completed, 70, 0x1000, 30, 3);  // ignored: already completed
     replay_event(r, event_kind::allocated, 80, 0x1000, 40, 3);
 
     auto const found = replay(r).blocks;
@@ -145,7 +145,7 @@ TEST_CASE("an address that is used again is another life", "[report][replay]") {
     CHECK(found[0].completed == never_seen);
     CHECK(found[1].bytes == 20);
     CHECK(found[1].until == moment{30});
-    CHECK(found[1].completed == never_seen);  // the same stream took it again before anybody looked
+    CHECK(found[1].completed == never_seen);  // reused on its stream before completion was observed
     CHECK(found[2].bytes == 30);
     CHECK(found[2].completed == moment{60});
     CHECK(found[3].bytes == 40);
@@ -158,7 +158,7 @@ TEST_CASE("one address in two sources is two blocks", "[report][replay]") {
     replay_event(r, event_kind::allocated, 20, 0x1000, 20, 1, 2);
     replay_event(r, event_kind::free_requested, 30, 0x1000, 10, 1, 1);
     replay_event(r, event_kind::free_requested, 35, 0x1000, 30, 1, 3);
-    replay_event(r, event_kind::free_completed, 40, 0x1000, 20, 1, 2);  // of a block that is live: none
+    replay_event(r, event_kind::free_completed, 40, 0x1000, 20, 1, 2);  // ignored: the block is live
     replay_event(r, event_kind::free_completed, 50, 0x1000, 10, 1, 1);
     r.at_end.pools[0].segments = {{0x1000, 0x1000, false, {live_block(0x1000, 10, "x", {"b.cpp", 1})}}};
     r.at_end.pools[1].segments = {{0x1000, 0x1000, false, {live_block(0x1000, 20)}}};
@@ -168,8 +168,7 @@ TEST_CASE("one address in two sources is two blocks", "[report][replay]") {
     CHECK(found[0].source == 3);
     CHECK(found[0].until == moment{35});
     CHECK(found[0].completed == never_seen);
-    CHECK(found[1].source ==
-          1);  // the snapshot of the first pool has what came after the block that was given back
+    CHECK(found[1].source == 1);  // in the first pool's snapshot: allocated after the freed block
     CHECK(found[1].from == never_seen);
     CHECK(found[1].until == never_seen);
     CHECK(found[1].site == 3);
@@ -206,8 +205,8 @@ TEST_CASE("blocks that no event told are those of the snapshot that are live", "
 
 TEST_CASE("sites of the snapshot are found by what they say, not by where it is said", "[report][replay]") {
     recording r = two_pools();
-    r.sites.push_back({"weights", {"a.cpp", 2}});  // said twice: the first of them
-    std::string const file = "a.cpp";              // another pointer
+    r.sites.push_back({"weights", {"a.cpp", 2}});  // a duplicate: the first is used
+    std::string const file = "a.cpp";              // a different pointer
     auto const name = cuota::tag::named(std::string{"wei"} + "ghts");
     r.at_end.pools[1].segments = {
         {0,
@@ -221,7 +220,7 @@ TEST_CASE("sites of the snapshot are found by what they say, not by where it is 
     CHECK(found[0].site == 2);
     CHECK(found[1].site == 1);
     CHECK(found[2].site == 0);
-    CHECK(found[3].site == 0);  // nobody's among the events
+    CHECK(found[3].site == 0);  // not among the sites of the events
     CHECK(found[4].site == 0);
     CHECK(found[0].source == 2);
     CHECK(found[0].stream == cuota::memory_event::no_stream);
@@ -309,8 +308,7 @@ using known_block =
     std::tuple<std::uint16_t, std::uint64_t, std::uint32_t, std::size_t, moment, moment, moment>;
 using known_page = std::tuple<std::uint16_t, std::uint64_t, moment, moment>;
 
-/// Two pools that take pages and hand out blocks at random. Keeps lives as they happen, page by page, and knows nothing
-/// of how they would be found again.
+/// Two pools that add pages and allocate blocks at random. Stores the lifetimes as they occur, page by page, independently of replay().
 class random_pools {
 public:
     static constexpr std::uint64_t page = 4096;
@@ -320,7 +318,7 @@ public:
         while (all_.events.size() < count) step();
     }
 
-    /// The events from the one at `first` on, and what is there at the end.
+    /// Returns the events from number `first` on, and the final snapshot.
     [[nodiscard]] recording cut(std::size_t first) const {
         recording r = all_;
         r.events.erase(r.events.begin(), r.events.begin() + static_cast<std::ptrdiff_t>(first));
@@ -328,7 +326,7 @@ public:
         for (std::uint16_t pool = 1; pool <= 2; ++pool) add_snapshot(r, pool);
         return r;
     }
-    /// The lives that such a cut has something of.
+    /// Returns the lifetimes that such a recording contains in part.
     [[nodiscard]] std::vector<known_block> blocks(std::size_t first) const {
         std::vector<known_block> result;
         for (block const& b : blocks_)
@@ -351,7 +349,7 @@ public:
     }
 
 private:
-    // Times are indices of events here.
+    // Times are indices of events.
     struct block {
         std::uint16_t source;
         std::uint64_t address;
@@ -377,7 +375,7 @@ private:
     }
     std::size_t say(event_kind kind, std::uint16_t source, std::uint64_t address, std::size_t bytes,
                     std::uint32_t site = 0) {
-        now_ += up_to(2);  // some at the same time
+        now_ += up_to(2);  // some events share a time
         replay_event(all_, kind, now_, address, bytes, site, source);
         return all_.events.size() - 1;
     }
@@ -423,14 +421,14 @@ private:
             held_.erase({source, p});
         }
     }
-    // A block to a page, so that addresses come back often.
+    // One block per page, so that addresses are reused often.
     void allocate(std::uint16_t source, std::uint64_t p) {
         if (!held_.contains({source, p}) || is_in_use(source, p)) return;
         auto const site = static_cast<std::uint32_t>(up_to(3));
         std::size_t const bytes = 1 + up_to(4000);
         std::size_t const at = say(event_kind::allocated, source, p * page, bytes, site);
         blocks_.push_back({source, p * page, site, bytes, at});
-        pending_.erase({source, p});  // in the order of its stream: nobody waits for the other's end
+        pending_.erase({source, p});  // reused in stream order, without a wait for completion
     }
     void release() {
         std::vector<std::size_t> live;

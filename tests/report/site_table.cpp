@@ -39,7 +39,7 @@ TEST_CASE("a site keeps its number, and each has its own", "[report][site_table]
     CHECK(table.intern("gradients", {file, 1}) == 3);
     CHECK(table.intern("weights", {other, 1}) == 4);
     CHECK(table.intern("weights", {}) == 5);  // a tag alone is a site
-    CHECK(table.intern({}, {file, 1}) == 6);  // and so is a place
+    CHECK(table.intern({}, {file, 1}) == 6);  // and so is a call site alone
     CHECK(table.intern("weights", {file, 1}) == 1);
     CHECK(table.intern({}, {file, 1}) == 6);
     CHECK(table.intern({}, {}) == 0);
@@ -103,8 +103,8 @@ TEST_CASE("a full table finds each of its sites", "[report][site_table]") {
     CHECK(table.size() == 4097);
 
     site_table of_files{4096};
-    std::string const files(500'000, 'x');  // each of its ends is a file's name
-    for (unsigned i = 0; i != 1000; ++i)    // unevenly, so that some of them meet
+    std::string const files(500'000, 'x');  // each suffix is a file name
+    for (unsigned i = 0; i != 1000; ++i)    // at uneven distances, so that some hashes collide
         REQUIRE(of_files.intern("weights", {files.c_str() + i * (i + 1) / 2, 1}) == i + 1);
     site_table of_tags{4096};
     for (unsigned i = 0; i != 4096; ++i)
@@ -143,7 +143,7 @@ TEST_CASE("threads agree about the numbers of sites", "[report][site_table]") {
     for (unsigned line = 0; line != lines; ++line) {
         std::uint32_t const number = table.intern("weights", {file, line + 1});
         for (unsigned t = 0; t != threads; ++t) {
-            // What found no room had none for all: the table does not shrink.
+            // A site that did not fit for one thread fits for none: the table does not shrink.
             REQUIRE(seen[t][line] == number);
             missed += seen[t][line] == 0;
         }

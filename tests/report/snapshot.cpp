@@ -30,7 +30,7 @@ std::string tree_of(cuota::memory_snapshot const& now) {
     return all;
 }
 
-// "x1000/1024 -512": who has which of what was asked, and what is free.
+// "x1000/1024 -512": tag, requested and allocated bytes of live blocks, and sizes of free ones.
 std::string blocks_of(cuota::segment_facts const& s) {
     std::string all;
     std::uint64_t at = s.address;
@@ -101,7 +101,7 @@ TEST_CASE("snapshot_of shows each block of each segment", "[report][snapshot]") 
     REQUIRE(p.tags.size() == 1);
     REQUIRE(p.tags[0].requested == 1'000'000);
     REQUIRE(p.tags[0].allocated == 1'000'192);
-    REQUIRE_FALSE(p.tags[0].peak);  // nobody looks on
+    REQUIRE_FALSE(p.tags[0].peak);  // unobserved: no peak by tag
 
     REQUIRE(now.devices.size() == 1);
     REQUIRE(now.devices[0].ours >= p.stats.reserved);

@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A pool with these live blocks, in a segment each: figures and tags are those of the blocks.
+// A pool with one segment per live block; statistics and tags follow from the blocks.
 [[nodiscard]] pool_facts pool_of(std::string name, std::vector<block_facts> const& blocks) {
     pool_facts p;
     p.name = std::move(name);
@@ -144,7 +144,7 @@ TEST_CASE("without segments tags are compared, and only the difference is known"
     forget_blocks(before);
     CHECK(told(diff(before, after)) == by_tag);
     CHECK(told(diff(before, with_blocks)) == by_tag);
-    // A pool without live blocks has no need of segments.
+    // A pool without live blocks does not need segment data.
     CHECK(told(diff(with_pools({pool_of("main", {})}), with_blocks)) ==
           std::vector<std::string>{"a x:1 0 -> 768, 0 -> 1, came 768 in 1, went 0 in 0",
                                    "a  0 -> 512, 0 -> 1, came 512 in 1, went 0 in 0"});

@@ -111,7 +111,7 @@ TEST_CASE("device memory outside cuota is found when it grew, or is most of it",
     CHECK(grown[0].bytes == 2_GiB + 512_MiB);
     CHECK(cuota::diagnose(one_device(768_MiB, 10_GiB, 512_MiB)).size() == 1);
     CHECK(cuota::diagnose(one_device(768_MiB - 1, 10_GiB, 512_MiB)).empty());
-    CHECK(cuota::diagnose(one_device(768_MiB, 10_GiB, 0)).empty());  // nobody looked at the start
+    CHECK(cuota::diagnose(one_device(768_MiB, 10_GiB, 0)).empty());  // no baseline
 
     auto const large = cuota::diagnose(one_device(2_GiB, 1_GiB, 0));
     REQUIRE(large.size() == 1);
@@ -122,7 +122,7 @@ TEST_CASE("device memory outside cuota is found when it grew, or is most of it",
     CHECK(cuota::diagnose(one_device(1_GiB, 1_GiB, 0)).size() == 1);
     CHECK(cuota::diagnose(one_device(1_GiB, 1_GiB + 1, 0)).empty());
     CHECK(cuota::diagnose(one_device(1_GiB - 1, 1, 0)).empty());
-    CHECK(cuota::diagnose(one_device(2_GiB, 1_GiB, 2_GiB)).size() == 1);  // large, if not grown
+    CHECK(cuota::diagnose(one_device(2_GiB, 1_GiB, 2_GiB)).size() == 1);  // large, though not grown
 }
 
 TEST_CASE("rounding is found where it takes a quarter more", "[report][diagnosis]") {
@@ -137,9 +137,9 @@ TEST_CASE("rounding is found where it takes a quarter more", "[report][diagnosis
     CHECK(found[0].name == cuota::tag{"ids"});
     CHECK(cuota::diagnose(one_tag("ids", 64_MiB, 80_MiB, 1_GiB)).size() == 1);
     CHECK(cuota::diagnose(one_tag("ids", 64_MiB, 80_MiB - 1, 1_GiB)).empty());
-    CHECK(cuota::diagnose(one_tag("ids", 128_MiB, 160_MiB - 1, 1_GiB)).empty());  // much, and a small part
+    CHECK(cuota::diagnose(one_tag("ids", 128_MiB, 160_MiB - 1, 1_GiB)).empty());  // a small share
     CHECK(cuota::diagnose(one_tag("ids", 15_MiB, 31_MiB, 1_GiB)).size() == 1);
-    CHECK(cuota::diagnose(one_tag("ids", 16, 16_MiB, 1_GiB)).empty());  // a large part, and not much
+    CHECK(cuota::diagnose(one_tag("ids", 16, 16_MiB, 1_GiB)).empty());  // few bytes
 }
 
 TEST_CASE("pinned memory is compared with what was asked", "[report][diagnosis]") {
@@ -155,14 +155,14 @@ TEST_CASE("pinned memory is compared with what was asked", "[report][diagnosis]"
     CHECK(cuota::diagnose(pinned_pool(64_MiB, 80_MiB - 1)).empty());
     CHECK(cuota::diagnose(pinned_pool(128_MiB, 160_MiB - 1)).empty());
     CHECK(cuota::diagnose(pinned_pool(1_MiB, 16_MiB)).empty());
-    CHECK(cuota::diagnose(pinned_pool(0, 16_MiB)).empty());  // nobody has asked yet
+    CHECK(cuota::diagnose(pinned_pool(0, 16_MiB)).empty());  // not used yet
 
     cuota::memory_snapshot device = pinned_pool(130_MiB, 256_MiB);
     device.pools[0].memory = cuota::memory_kind::device;
     CHECK(cuota::diagnose(device).empty());
     cuota::memory_snapshot rounded = one_tag("ids", 64_MiB, 128_MiB, 1_GiB);
     rounded.pools[0].memory = cuota::memory_kind::pinned;
-    CHECK(cuota::diagnose(rounded).empty());  // told once, of the pool
+    CHECK(cuota::diagnose(rounded).empty());  // reported once, for the pool
 }
 
 TEST_CASE("pending memory is found where it is much, with the stream that has most of it",
@@ -220,8 +220,8 @@ TEST_CASE("each byte waits for the stream that it was given back on last", "[rep
     };
     given(1, 1000, 400, 7);
     given(1, 1100, 100, 8);  // inside
-    given(1, 1300, 200, 9);  // over an end
-    given(2, 1000, 999, 5);  // another pool's
+    given(1, 1300, 200, 9);  // across an end
+    given(2, 1000, 999, 5);  // in another pool
     given(1, 2000, 100, cuota::memory_event::no_stream);
     using counted = std::map<std::uint64_t, std::size_t>;
     auto const streams_of = [&](std::uint64_t address, std::size_t size) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// That what a snapshot says adds up, whatever threads do meanwhile: CUOTA_SNAPSHOTS=<how many>.
+// Checks that the figures of a snapshot are consistent while threads allocate and free. CUOTA_SNAPSHOTS=<number of snapshots>.
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr cuota::tag names[]{"weights", "activations", "workspace", "batch"};
 
-// Takes and gives back until it is over, of sizes that make threads keep blocks ready, and of such that make pools grow.
+// Allocates and frees until `is_over`, with sizes that thread caches serve and sizes that make pools grow.
 void churn(unsigned seed, cuota::budget const& budget, cuota::scoped_pool& shared, std::atomic<int>& begun,
            std::atomic<bool> const& is_over) {
     cuota::stream const stream;
@@ -39,7 +39,7 @@ void churn(unsigned seed, cuota::budget const& budget, cuota::scoped_pool& share
     std::vector<block> held;
     bool is_counted = false;
     while (!is_over.load(std::memory_order_relaxed)) {
-        if (!is_counted && held.size() >= 10) {  // from here on there is something to look at
+        if (!is_counted && held.size() >= 10) {  // from here on, snapshots have content
             is_counted = true;
             ++begun;
         }
@@ -49,7 +49,7 @@ void churn(unsigned seed, cuota::budget const& budget, cuota::scoped_pool& share
             try {
                 held.push_back({&from, from.allocate(stream, bytes, 256, names[random() % 4]), bytes});
             } catch (cuota::out_of_memory const&) {
-            }  // the budget is small: reclaims and refusals belong to it
+            }  // the budget is small, so that reclaims and refusals occur
         } else if (!held.empty()) {
             std::swap(held[random() % held.size()], held.back());
             held.back().from->deallocate(stream, held.back().at, held.back().bytes);
@@ -82,7 +82,7 @@ TEST_CASE("snapshots taken again and again under four threads add up, each of th
     while (begun.load() != 4) std::this_thread::yield();
     std::size_t failed = 0;
     std::string why;
-    // A thread that is not scheduled meanwhile holds what it held: snapshots see that, however the machine is shared.
+    // A thread that is not scheduled keeps its blocks, so snapshots have content on a busy machine, too.
     auto const look = [&](int times) {
         for (int i = 0; i != times && failed == 0; ++i) {
             cuota::memory_snapshot const now = cuota::snapshot_of(root);
@@ -93,7 +93,7 @@ TEST_CASE("snapshots taken again and again under four threads add up, each of th
                 why = wrong.what();
             }
             for (cuota::pool_facts const& p : now.pools) blocks += p.stats.live_blocks;
-            std::this_thread::yield();  // else threads that wait for the locks hardly get them
+            std::this_thread::yield();  // otherwise threads that wait for the locks starve
         }
     };
     look(snapshots() / 2);
@@ -105,5 +105,5 @@ TEST_CASE("snapshots taken again and again under four threads add up, each of th
     for (std::thread& t : threads) t.join();
     INFO(why);
     REQUIRE(failed == 0);
-    REQUIRE(blocks > 500);  // there was something to add up
+    REQUIRE(blocks > 500);  // the snapshots had content
 }

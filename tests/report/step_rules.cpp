@@ -27,7 +27,7 @@ namespace {
     return only(finding_kind::churn, cuota::diagnose(s.made()));
 }
 
-// Steps of a pool that runs `body(script, pool, step)` in each; the first end comes before them.
+// Steps of a pool that run `body(script, pool, step)` each; the first end of a step precedes them.
 template <class Body>
 [[nodiscard]] script steps_of(std::size_t steps, Body body) {
     script s;
@@ -46,7 +46,7 @@ template <class Body>
         static_cast<void>(s.take(pool, site, bytes));
     });
 }
-// Takes and gives back `count` blocks, of which `at_once` are there at a time.
+// Allocates and frees `count` blocks, of which `at_once` are live at a time.
 void churn(script& s, std::uint16_t pool, std::uint32_t site, std::size_t count, std::size_t at_once,
            std::size_t bytes) {
     for (std::size_t done = 0; done < count; done += at_once) {
@@ -139,10 +139,10 @@ TEST_CASE("what takes turns, or is taken anew and larger, is no leak", "[report]
             held.erase(held.begin());
         });
     };
-    CHECK(leaks_in(keeping(1, 0)).empty());      // each step its own
+    CHECK(leaks_in(keeping(1, 0)).empty());      // one step's blocks
     CHECK(leaks_in(keeping(2, 0)).empty());      // double buffers
     CHECK(leaks_in(keeping(8, 0)).empty());      // a full cache
-    CHECK(leaks_in(keeping(1, 1_MiB)).empty());  // a little larger each time
+    CHECK(leaks_in(keeping(1, 1_MiB)).empty());  // slightly larger each time
     CHECK(leaks_in(keeping(2, 1_MiB)).empty());
     CHECK(leaks_in(keeping(20, 0)).size() == 1);
 }
@@ -172,7 +172,7 @@ TEST_CASE("a step that leaves a block and gives back as much ends a leak", "[rep
         });
     };
     CHECK(leaks_in(with(0)).at(0).steps == 8);
-    for (std::size_t const given_back : {1U, 2U}) {  // nothing more than before, and less
+    for (std::size_t const given_back : {1U, 2U}) {  // no growth, and shrinking
         auto const found = leaks_in(with(given_back));
         REQUIRE(found.size() == 1);
         CHECK(found[0].steps == 4);
@@ -197,7 +197,7 @@ TEST_CASE("a leak is of one tag and place, and of one pool", "[report][diagnosis
 }
 
 TEST_CASE("dropped events neither make a leak nor hide one", "[report][diagnosis]") {
-    // Blocks from before the recording go while as many come: their ends have to count.
+    // Blocks from before the recording are freed while new ones are allocated: their deallocations must count.
     std::uint32_t site = 0;
     std::vector<std::uint64_t> held;
     script turns = steps_of(12, [&](script& s, std::uint16_t pool, std::size_t) {
@@ -212,7 +212,7 @@ TEST_CASE("dropped events neither make a leak nor hide one", "[report][diagnosis
         CHECK(leaks_in(turns).empty());
     }
     script leak = leaking(10, 12_MiB);
-    leak.drop(leak.events() - 9);  // the last four steps and an end
+    leak.drop(leak.events() - 9);  // the last four steps and one end of a step
     REQUIRE(leaks_in(leak).size() == 1);
     CHECK(leaks_in(leak)[0].steps == 4);
     leak.drop(3);
@@ -243,12 +243,12 @@ TEST_CASE("memory without steps goes by those of the pool that has most", "[repo
     script none;
     auto const pool = none.pool("work");
     for (int i = 0; i != 10; ++i) static_cast<void>(none.take(pool, 0, 1_GiB));
-    CHECK(leaks_in(none).empty());  // there is no step to go by
+    CHECK(leaks_in(none).empty());  // steps are needed for this rule
 }
 
 TEST_CASE("what one stream takes at the address of what another gave back is another block",
           "[report][diagnosis]") {
-    // A block of one tag, then of another, then gone: at the same address, as pools do.
+    // Blocks of two tags at the same address, one after the other.
     script s;
     auto const pool = s.pool("work");
     auto const a = s.site("a");
@@ -299,11 +299,11 @@ TEST_CASE("what stays, or came before, is no churn", "[report][diagnosis]") {
         });
     };
     CHECK(churn_in(with(0)).size() == 1);
-    CHECK(churn_in(with(1)).size() == 1);  // given back in its step
-    CHECK(churn_in(with(2)).empty());      // in the next
+    CHECK(churn_in(with(1)).size() == 1);  // freed in its own step
+    CHECK(churn_in(with(2)).empty());      // freed in the next
     CHECK(churn_in(with(9)).empty());
 
-    // What goes in the midst of it says nothing of it.
+    // A single older block that is freed meanwhile does not hide the rule.
     script from_setup;
     auto const pool = from_setup.pool("work");
     auto const site = from_setup.site("scratch");

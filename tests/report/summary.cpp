@@ -27,7 +27,6 @@ namespace {
     return lines;
 }
 
-// The lines of one table, without its heading.
 [[nodiscard]] std::vector<std::string> rows_of(std::string const& text, std::string const& heading) {
     std::vector<std::string> rows;
     bool is_inside = false;
@@ -167,7 +166,7 @@ TEST_CASE("a long list of budgets is cut to those that hold most, each under its
     CHECK(begins == std::vector<std::string>{"large       ", "  deep      ", "    deeper  ", "small       ",
                                              "  and 40 mor"});
     CHECK(rows.back() == "  and 40 more, 40 B");
-    // Those that are in another one left out are not added to it again.
+    // Budgets inside another omitted budget are not added again.
     CHECK(budget_rows(all, {.most_budgets = 0}) == std::vector<std::string>{"  and 44 more, 140 B"});
 }
 

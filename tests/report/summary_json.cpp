@@ -15,7 +15,7 @@ using cuota::summary_json;
 
 namespace {
 
-/// What Python's own reader makes of the text: true when `claims`, about the object `s`, hold for it.
+/// Parses the text with Python's json module and returns whether `claims` about the object `s` hold.
 [[nodiscard]] bool python_agrees(std::string const& json, std::string const& claims) {
     std::string const program = "import json, sys\ns = json.loads(sys.stdin.buffer.read())\n" + claims;
     std::FILE* const in = popen(("'" CUOTA_PYTHON "' -c '" + program + "'").c_str(), "w");

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Snapshots made by hand, for tests of what people and programs read of them.
+/// Handmade snapshots for tests of output for people and programs.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ inline cuota::block_facts unused(std::uint64_t address, std::size_t size,
     return {address, size, 0, use};
 }
 
-/// A pool of two segments with blocks of all uses but `leaving`; all figures agree.
+/// A pool of two segments with blocks of all uses except `leaving`; all figures are consistent.
 inline cuota::pool_facts small_pool() {
     cuota::pool_facts p;
     p.name = "main";
@@ -61,7 +61,7 @@ inline cuota::pool_facts small_pool() {
     return p;
 }
 
-/// One device, three budgets, a pool and a loader; all figures agree.
+/// One device, three budgets, a pool and a loader; all figures are consistent.
 inline cuota::memory_snapshot small_snapshot() {
     cuota::memory_snapshot s;
     s.taken = new_year();

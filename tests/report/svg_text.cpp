@@ -28,9 +28,9 @@ TEST_CASE("text in a picture is escaped, whatever it says", "[report][svg_text]"
     CHECK(xml_text(std::string_view{"a\0b\x01\x1f\n\t\x7f", 8}) == "a?b?????");
     CHECK(xml_text("\xff\xc3(\xed\xa0\x80") == "??"
                                                "(???");
-    CHECK(xml_text("\xc2\x80\xc2\x9f\xc2\xa0") == "??\xc2\xa0");                    // controls above ASCII
+    CHECK(xml_text("\xc2\x80\xc2\x9f\xc2\xa0") == "??\xc2\xa0");  // control characters above ASCII
     CHECK(xml_text("\xef\xbf\xbe\xef\xbf\xbf\xef\xbf\xbd") == "??\xef\xbf\xbd");    // U+FFFE, U+FFFF, U+FFFD
-    CHECK(xml_text("\xe2\x80\xae\xe2\x80\x8e\xe2\x81\xa6\xe2\x80\xa8") == "????");  // they turn text around
+    CHECK(xml_text("\xe2\x80\xae\xe2\x80\x8e\xe2\x81\xa6\xe2\x80\xa8") == "????");  // change the direction
     CHECK(xml_text("\xe2\x80\xa7\xe2\x80\xaf\xe2\x81\xa5") == "\xe2\x80\xa7\xe2\x80\xaf\xe2\x81\xa5");
     CHECK(xml_text("\xe9\x87\x8d \xf0\x9f\x92\xbe") == "\xe9\x87\x8d \xf0\x9f\x92\xbe");
 }
@@ -63,7 +63,7 @@ TEST_CASE("what is too wide loses its middle, or its end", "[report][svg_text]")
     CHECK(text_width(fitted(name, 100, 12), 12) > 80);
     std::string const wide = "\xe9\x87\x8d\xe9\x87\x8d\xe9\x87\x8d\xe9\x87\x8d\xe9\x87\x8d\xe9\x87\x8d";
     for (double width = 12; width < 80; width += 1)
-        CHECK(drawable(fitted(wide, width, 12)) == fitted(wide, width, 12));  // no character is broken
+        CHECK(drawable(fitted(wide, width, 12)) == fitted(wide, width, 12));  // does not split a character
     CHECK(fitted("a\x01", 100, 12) == "a?");
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("labels take the first place that nobody has, inside of the whole", "[
     CHECK(board.place(corner).has_value());
     CHECK(!board.place(corner).has_value());
     std::vector<svg_box> const wishes{{30, 5, 40, 10}, {70, 20, 40, 10}, {40, 0, 40, 10}, {0, 30, 9, 9}};
-    auto const second = board.place(wishes);  // beside the first one is not on it
+    auto const second = board.place(wishes);  // adjacent to the first one does not overlap it
     REQUIRE(second.has_value());
     CHECK(second->x == 40);
     CHECK(second->y == 0);

@@ -34,7 +34,6 @@ namespace {
     return count;
 }
 
-/// The JSON in a page, as text.
 [[nodiscard]] std::string timeline_json(std::string const& page) {
     std::string const begin = R"(<script type="application/json" id="cuota-data">)";
     auto const from = page.find(begin);
@@ -43,7 +42,7 @@ namespace {
     return page.substr(from + begin.size(), until - from - begin.size());
 }
 
-// Reads the page (a file) as a browser would, and says line by line what is in it, in the words of said_by_recording.
+// Reads the page (a file) as a browser would, and prints its content line by line, in the format of said_by_recording.
 constexpr char const* reader = R"py(
 import json, pathlib, re, sys
 page = pathlib.Path(sys.argv[1]).read_bytes().decode("utf-8")
@@ -127,7 +126,7 @@ template <class Number>
            ' ' + std::to_string(r.dropped) + ' ' + std::to_string(began.count()) + '\n';
 }
 
-/// Whether a page of the recording, read by Python, says what the recording does.
+/// Returns whether Python finds the recording's content in its page.
 [[nodiscard]] bool page_says_all(recording const& r) {
     support::temp_folder const folder;
     cuota::write_timeline_file(folder.path("page.html"), r);
@@ -138,7 +137,7 @@ template <class Number>
     return std::system(command.c_str()) == 0;
 }
 
-/// Takes so many bytes, then no more.
+/// Accepts `room` bytes and then fails.
 class short_stream : public std::streambuf {
 public:
     explicit short_stream(std::size_t room) : room_{room} {}
@@ -222,7 +221,7 @@ assert d["sites"][2]["file"] == "a\"b'c`d${window.broken=3}\\", d["sites"][2]["f
 TEST_CASE("a recording of nothing makes a page, too", "[report][timeline][python]") {
     CHECK(page_says_all({}));
     CHECK(timeline_of({}).find("Nothing was recorded") != std::string::npos);
-    recording only_a_note;  // of a program that has no sites either
+    recording only_a_note;  // of a program without sites
     only_a_note.events.push_back({event_kind::noted, 0, 0, 5});
     CHECK(timeline_json(timeline_of(only_a_note)).find(R"("sites":[{"tag":0,"file":"","line":0}])") !=
           std::string::npos);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Recordings made by hand, for the tests of timelines: that of a training, of any length.
+/// Handmade recordings for the tests of timelines, such as that of a training of any length.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using cuota::memory_event;
 using cuota::recording;
 using cuota::source_kind;
 
-/// A pool that takes the first gap that fits, and says what it does as a recorder would hear it.
+/// A first-fit pool that appends its events to a recording.
 class pool {
 public:
     pool(recording& r, std::uint16_t source, std::uint64_t base, std::size_t segment)
@@ -47,7 +47,7 @@ public:
             add({event_kind::free_completed, source_, gone.site, at + until_completed, address, gone.bytes,
                  gone.size, 7});
     }
-    /// What is there now, as a snapshot tells it.
+    /// Returns its present state, as in a snapshot.
     [[nodiscard]] cuota::pool_facts facts(std::string name) const {
         cuota::pool_facts result;
         result.name = std::move(name);
@@ -99,8 +99,8 @@ private:
     std::map<std::uint64_t, std::size_t> segments_;
 };
 
-/// Steps of a training with `layers` layers, until there are `events` events: weights, and what Adam keeps, from before
-/// the first; in each step activations rise and fall, a workspace comes and goes, and batches are staged.
+/// Steps of a training with `layers` layers, until the recording has `events` events. Weights and Adam's moments are allocated before the
+/// first step; in each step activations grow and shrink, a workspace is allocated and freed, and batches are staged.
 class training {
 public:
     explicit training(std::size_t events, std::size_t layers = 24) : layers_{layers} {
@@ -210,8 +210,8 @@ private:
     pool main_{out_, 3, 0x7f40'0000'0000, 1_GiB};
 };
 
-/// A recording of a few microseconds in which all that has a label comes at once: forty tags with long names, two pools
-/// (one of pages) and limits, notes and refusals close to each other.
+/// A recording of a few microseconds in which everything with a label coincides: forty tags with long names, two pools (one of pages), and
+/// limits, notes and refusals close to each other.
 [[nodiscard]] inline recording crowded() {
     recording r;
     r.dropped = 1234;
@@ -236,7 +236,7 @@ private:
                             base + i * 200_KiB / (source == 5 ? 4 : 1), 150_KiB + i * 1_KiB,
                             150_KiB + i * 1_KiB, i % 3});
     }
-    // Two at one instant: the bytes go from one to the other, and are never there twice.
+    // Two events at one instant: the bytes change their owner and must not be counted twice.
     r.events.push_back({event_kind::free_requested, 5, 1, 1050, 0x9000'0000, 150_KiB, 150_KiB});
     r.events.push_back({event_kind::allocated, 5, 1, 1050, 0x9000'0000, 150_KiB, 150_KiB});
     for (std::uint32_t i = 0; i != 40; ++i) {
@@ -249,11 +249,11 @@ private:
             {i % 2 == 0 ? event_kind::step_begun : event_kind::step_ended, 4, 0, 1400 + 40 * i});
     r.at_end.pools.push_back({});
     r.at_end.pools[0].segments.push_back({0x10'0000, 8_MiB, true, {}});
-    r.at_end.pools[0].stats.live_blocks = 32;  // which ones, it does not tell
+    r.at_end.pools[0].stats.live_blocks = 32;  // the blocks themselves are not in the snapshot
     return r;
 }
 
-/// A recording all of whose names try to break out of the page that shows them.
+/// A recording with names that try to break out of the page that displays them.
 [[nodiscard]] inline recording hostile() {
     recording r;
     r.sites = {{},

@@ -44,8 +44,8 @@ std::size_t svg_count(std::string_view svg, std::string_view what) {
     return count;
 }
 
-/// Reads every picture in a folder as XML, and looks that no text touches another or leaves the page. Where there is
-/// "NAME.expected", with lines "tag, nanoseconds, bytes": reads areas back by the ticks of the axes.
+/// Reads every picture in a folder as XML, and checks that texts neither overlap nor leave the page. If "NAME.expected" exists, with lines
+/// "tag, nanoseconds, bytes", compares it with areas measured by the ticks of the axes.
 char const* const looking = R"py(
 import re, sys, pathlib
 import xml.etree.ElementTree as tree
@@ -122,7 +122,7 @@ for picture in sorted(pathlib.Path(sys.argv[1]).glob("*.svg")):
         sys.exit(f"{picture}: {e!r}")
 )py";
 
-/// What Python says of all pictures in the folder; empty when they are as they should be.
+/// Returns Python's findings about all pictures in the folder; empty if they are correct.
 std::string what_is_wrong(support::temp_folder const& folder) {
     std::string const program = folder.write("look.py", std::string_view{looking});
     std::string const said = folder.path("said");
@@ -144,7 +144,7 @@ void svg_event(cuota::recording& to, event_kind kind, std::uint64_t at, std::uin
                          .size = bytes});
 }
 
-/// One pool, charged to "leaf" in "root"; another budget that has nothing to do with it.
+/// One pool, charged to "leaf" in "root", and an unrelated budget.
 cuota::recording one_pool(std::size_t leaf_limit, std::size_t root_limit) {
     cuota::recording r;
     r.sites = {{}, {"a", {}}, {"b", {}}, {"c", {}}};
@@ -174,7 +174,7 @@ cuota::recording picture_by_hand(std::size_t leaf_limit = cuota::unlimited,
     return r;
 }
 
-/// Takes so many bytes, and no more.
+/// Accepts `room` bytes and then fails.
 class full_disk : public std::streambuf {
 public:
     explicit full_disk(std::streamsize room) : room_{room} {}
@@ -222,7 +222,7 @@ TEST_CASE("the areas of a picture are the bytes that were live", "[report][timel
 TEST_CASE("a picture tells peaks, limits and what is missing", "[report][timeline_svg]") {
     cuota::recording r = picture_by_hand(120_MiB, 1_GiB);
     svg_event(r, event_kind::refused, 11'000'000, 0, 77_MiB, 2, 2);
-    svg_event(r, event_kind::refused, 11'000'100, 0, 5_MiB, 2, 4);  // by a budget of other memory
+    svg_event(r, event_kind::refused, 11'000'100, 0, 5_MiB, 2, 4);  // by the budget of other memory
     r.dropped = 12'345;
     std::string const svg = svg_of(r);
     CHECK(svg_says(svg, "<title>Live memory by tag</title>"));
@@ -232,7 +232,7 @@ TEST_CASE("a picture tells peaks, limits and what is missing", "[report][timelin
     CHECK(svg_says(svg, ">peak 80.0 MiB</text>"));
     CHECK(svg_says(svg, ">limit of leaf: 120.0 MiB</text>"));
     CHECK(svg_says(svg, ">\xe2\x86\x91 limit of root: 1.0 GiB</text>"));
-    CHECK(svg_count(svg, "class=\"line limit\"") == 1);  // the other is told, and does not flatten all else
+    CHECK(svg_count(svg, "class=\"line limit\"") == 1);  // the other is text only, for the scale
     CHECK(!svg_says(svg, "elsewhere"));
     CHECK(svg_says(svg, ">reserved</text>"));
     CHECK(svg_says(svg, ">100.0 MiB</text>"));
@@ -250,7 +250,7 @@ TEST_CASE("what the last event took is seen", "[report][timeline_svg]") {
     svg_event(r, event_kind::allocated, 10'000'000, 9, 90_MiB, 1, 3);
     std::string const svg = svg_of(r);
     std::string const path = svg.substr(0, svg.find("<title>a</title>"));
-    double const begin = std::stod(path.substr(path.rfind('M') + 1));  // of the last time that "a" is there
+    double const begin = std::stod(path.substr(path.rfind('M') + 1));  // start of the last area of "a"
     CHECK(begin > 700);
     CHECK(begin < 716);  // the plot ends at 720
 }
@@ -302,7 +302,7 @@ TEST_CASE("a picture of many events is small, and shows their peak", "[report][t
     CHECK(svg == svg_of(training));
     folder.write("training.svg", svg);
 
-    // No two columns alike, and one moment above all.
+    // All columns differ, and one moment has the highest peak.
     cuota::recording noise = one_pool(cuota::unlimited, cuota::unlimited);
     std::mt19937_64 random{5};
     for (std::uint32_t i = 4; i != 30; ++i)
@@ -362,7 +362,7 @@ TEST_CASE("no label of a picture touches another, whatever there is to say",
         std::mt19937_64 random{seed};
         auto const up_to = [&](std::uint64_t most) { return random() % (most + 1); };
         cuota::recording r = one_pool(1 + (1_GiB >> up_to(25)), 1 + (4_GiB >> up_to(20)));
-        for (std::uint64_t i = 0; i != seed % 9; ++i) {  // limits side by side
+        for (std::uint64_t i = 0; i != seed % 9; ++i) {  // limits close to each other
             cuota::event_source b{cuota::source_kind::budget, "budget " + std::string(up_to(40), 'x')};
             b.limit = r.sources[2].limit + up_to(3) * up_to(50_MiB);
             b.parent = r.sources[2].parent;
@@ -411,7 +411,7 @@ TEST_CASE("a recording with nothing in it is a picture that says so", "[report][
     b.use = cuota::block_use::live;
     b.size = 3_MiB;
     r.at_end.pools[0].segments = {{0, 4_MiB, false, {b}}};
-    std::string const still = svg_of(r);  // no event, and something in the snapshot
+    std::string const still = svg_of(r);  // no events, but blocks in the snapshot
     CHECK(svg_says(still, ">peak 3.0 MiB</text>"));
     folder.write("still.svg", still);
     CHECK(what_is_wrong(folder) == "");

@@ -16,8 +16,8 @@ namespace svg_samples {
 
 using namespace cuota::literals;
 
-/// Weights and optimiser states that were there before, activations that rise and fall with each step, workspaces,
-/// staging slots, one refusal, segments above all of it. About so many events.
+/// Weights and optimizer states from before the recording, activations that grow and shrink with each step, workspaces, staging slots, one
+/// refusal, and segments that contain all of it. About `events` events.
 class training {
 public:
     explicit training(std::size_t events, std::size_t layers = 6) {

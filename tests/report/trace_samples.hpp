@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Recordings at random and of real pools, and a stream that takes no more: for what writes recordings as files.
+/// Random recordings, recordings of real pools, and a stream that fails: for tests of file formats.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace trace_samples {
 using namespace cuota::literals;
 using cuota::event_kind;
 
-/// A budget (source 1), two pools in it (2 and 3), pinned memory (4); blocks that were there before, known by their
-/// ends or by the snapshot only; steps; events that share a time, and some whose times go back a little.
+/// A budget (source 1), two pools in it (2 and 3), pinned memory (4); blocks from before the recording, which are known by their
+/// deallocations or by the snapshot only; steps; events with equal times, and some whose times decrease slightly.
 class random_recording {
 public:
     explicit random_recording(std::uint64_t seed, std::size_t events) : random_{seed} {
@@ -103,7 +103,7 @@ private:
     std::vector<cuota::memory_event> live_;
 };
 
-/// What a recorder saw of two pools: one block from before, four steps, something live at the end, a refusal, a note.
+/// Records two pools: one block from before, four steps, a block that is live at the end, a refusal, a note.
 [[nodiscard]] inline cuota::recording of_real_pools() {
     cuota::budget budget{"root", 64_MiB};
     cuota::stream const stream;
@@ -138,7 +138,7 @@ private:
     return r;
 }
 
-/// Takes so many bytes, and no more.
+/// Accepts `room` bytes and then fails.
 class full_stream : public std::streambuf {
 public:
     explicit full_stream(std::size_t room) : room_{static_cast<std::streamsize>(room)} {}

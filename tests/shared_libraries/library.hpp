@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a library with hidden visibility and definitions of its own does with objects of the program.
+/// Operations of a library with hidden visibility and its own definitions, on objects of the program.
 #pragma once
 
 #include <cstddef>
@@ -33,12 +33,12 @@
 struct library_calls {
     /// Reports a misuse to the error sink.
     void (*report_misuse)();
-    /// Takes memory of device 0 beside all budgets.
+    /// Allocates memory of device 0 outside of all budgets.
     void* (*take)(std::size_t bytes);
     void (*give)(void* p, std::size_t bytes);
-    /// x[i] += 1, by scratch of the pool that is gone at return. Throws: as the pool and the lease.
+    /// x[i] += 1, with scratch memory of the pool that is freed before it returns. Throws: as the pool and the lease.
     void (*step)(cuota::scoped_pool& pool, cuota::stream_ref s, cuota::device_buffer<float>& x);
-    /// Throws: as budget::charge. Refunds at once.
+    /// Charges and refunds at once. Throws: as budget::charge.
     void (*charge)(cuota::budget& account, std::size_t bytes);
     std::size_t (*size_of)(cuota::lease<float const> const& lease);
     std::uint64_t (*id_of_default_stream)();
@@ -46,5 +46,5 @@ struct library_calls {
     std::span<std::type_info const* const> (*types)();
 };
 
-/// By dlsym.
+/// For dlsym.
 extern "C" [[gnu::visibility("default")]] library_calls const* calls_of_library();

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A program and a library that hides its symbols share one state: the program is linked with the library (no argument), or opens it
-// (argument: its path) and exports its own symbols; with `closed` behind the path it closes the library again. With `apart` behind the path the program exports nothing: then the library has a state
-// of its own, and each use of the program's objects there is misuse that says so.
+// A program and a library with hidden symbols share one state. Without arguments, the program is linked with the library. With the
+// library's path, it opens the library and exports its own symbols; `closed` after the path makes it close the library, too. With `apart`
+// after the path it exports nothing: the library has a state of its own, and reports each use of the program's objects as misuse that names
+// the cause.
 #include "library.hpp"
 
 #include <dlfcn.h>
@@ -92,7 +93,7 @@ bool is_loaded(char const* path) {
     return library;
 }
 
-// Opens, uses and closes the library in a thread, whose own objects in it end with the thread.
+// Opens, uses and closes the library in a thread, so that its thread-local objects in the library are destroyed with the thread.
 template <class Use>
 void use_and_close(char const* path, Use use) {
     std::thread{[&] {

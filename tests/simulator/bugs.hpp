@@ -13,15 +13,15 @@
 
 #include "simulator/control.hpp"
 
-/// Seeded bugs: small programs that are wrong in one way each, and the same programs put right. The simulator must
-/// tell of the one, in a line that names its places in the source; of the other it must say nothing.
+/// Seeded bugs: small programs with one bug each, and the same programs corrected. The simulator must report the bug in one line that names
+/// its source locations, and nothing for the corrected program.
 namespace control {
 
 inline constexpr std::size_t size = 1000;
 
 inline char* bytes(void* p) { return static_cast<char*>(p); }
 
-// Kernels are called with the address they touch. What they do is the simulator's to see, and not the sanitizers'.
+// Kernels are called with the address that they access. The simulator must detect their accesses, not the sanitizers.
 [[gnu::noinline, gnu::no_sanitize_address, gnu::no_sanitize_thread]] inline void write_byte(void* p) {
     *static_cast<char volatile*>(p) = 1;
 }
@@ -30,13 +30,13 @@ inline char* bytes(void* p) { return static_cast<char*>(p); }
 }
 inline void nothing(void*) {}
 
-/// After all work of the current device: a free alone need not wait for it.
+/// Frees after all work of the current device has finished; a free alone need not wait for it.
 inline cudaError_t free_when_done(void* p) {
     (void)cudaDeviceSynchronize();
     return cudaFree(p);
 }
 
-/// What a seeded program works with.
+/// The objects that a seeded program uses.
 struct trial {
     explicit trial(bool is_fixed) : fixed{is_fixed}, wrong{!is_fixed} {
         sim::set_memory_checks(sim::memory_checks::strict);
@@ -51,7 +51,7 @@ struct trial {
     }
     trial(trial const&) = delete;
     trial& operator=(trial const&) = delete;
-    /// The device may have failed: then these calls say so, and give back all the same.
+    /// The device may have failed: these calls return errors but free the objects anyway.
     ~trial() {
         (void)cudaSetDevice(0);
         (void)cudaDeviceSynchronize();
@@ -63,7 +63,7 @@ struct trial {
         (void)cudaDeviceSynchronize();
     }
 
-    /// The line it is called from is one that the report must name. What CUDA answers is not the subject.
+    /// Records the caller's line as one that the report must name. The result of the CUDA call is ignored.
     void place(cudaError_t = cudaSuccess, int line = __builtin_LINE()) { places.push_back(line); }
     void place(CUresult, int line = __builtin_LINE()) { places.push_back(line); }
 
@@ -71,14 +71,14 @@ struct trial {
         REQUIRE(cudaEventRecord(event, first) == cudaSuccess);
         REQUIRE(cudaStreamWaitEvent(then, event, 0) == cudaSuccess);
     }
-    /// What a program that leaks has left.
+    /// Registers the cleanup of objects that a program leaks.
     void finally(std::function<void()> f) { left_over.push_back(std::move(f)); }
 
     bool const fixed, wrong;
     machine m{{.devices = 2}};
-    cudaStream_t a{}, b{}, blocking{};  ///< a and b do not block
+    cudaStream_t a{}, b{}, blocking{};  ///< a and b are non-blocking streams
     cudaEvent_t event{}, other{};
-    char* device{};  ///< written by all who could
+    char* device{};  ///< written by all operations
     char* pinned{};
     std::vector<int> places;
     std::vector<std::function<void()>> left_over;
@@ -87,7 +87,7 @@ struct trial {
 struct bug {
     char const* name;
     std::uint64_t sim::misuse_counts::*counter;  ///< null: a leak
-    char const* words;                           ///< that the report must hold
+    char const* words;                           ///< text that the report must contain
     void (*program)(trial&);
 };
 
@@ -97,7 +97,7 @@ inline std::string joined(std::vector<std::string> const& lines) {
     return all;
 }
 
-/// Whether the text has "file:line", and not as the beginning of a longer number.
+/// Returns whether the text contains "file:line", and not only as the prefix of a longer number.
 inline bool names(std::string_view text, std::string const& place) {
     for (auto at = text.find(place); at != text.npos; at = text.find(place, at + 1)) {
         auto const end = at + place.size();
@@ -115,7 +115,7 @@ inline std::vector<std::string> reports_since(std::vector<std::string> const& le
     return all;
 }
 
-/// Runs the program wrong and right. Every bug has to be told of in one line that names all its places.
+/// Runs the program with and without its bug. Each bug must be reported in one line that names all its locations.
 inline void check(bug const& one, std::string_view file) {
     INFO(one.name);
     file.remove_prefix(file.rfind('/') + 1);

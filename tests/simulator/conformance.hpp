@@ -17,8 +17,8 @@
 
 #include "support/catch.hpp"
 
-/// What the tests of CUDA's own rules share. Nothing here knows the simulator, so that the files named
-/// conformance_* say what the real runtime does as well.
+/// Shared by the tests of CUDA's own rules. Nothing here depends on the simulator, so the files conformance_* also hold for the real
+/// runtime.
 namespace conformance {
 
 inline void* device_memory(std::size_t bytes) {
@@ -45,7 +45,7 @@ inline cudaEvent_t new_event(unsigned flags = cudaEventDefault) {
     return e;
 }
 
-/// The bytes of device memory, once the device has finished everything.
+/// Returns the bytes of device memory after all work of the device has finished.
 inline std::vector<unsigned char> contents(void const* device, std::size_t bytes) {
     std::vector<unsigned char> host(bytes);
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
@@ -59,11 +59,10 @@ inline bool all_are(std::vector<unsigned char> const& bytes, unsigned char value
     return !bytes.empty();
 }
 
-/// Stops a stream at this point until it is opened. A host function, as any program may use one.
+/// Blocks a stream at this point until it is opened. Uses a host function, as any program may.
 ///
-/// While it is closed, a test waits for nothing that needs another host function: CUDA may run host functions of
-/// independent streams one after the other. A gate that is still closed after 10 seconds opens itself, so that a call
-/// which waits for it makes its test fail and not hang.
+/// While it is closed, a test must not wait for another host function: CUDA may run host functions of independent streams in sequence. A
+/// gate opens itself after 10 seconds, so that a call that waits for it fails the test instead of hanging it.
 class gate {
 public:
     static constexpr std::chrono::seconds longest_wait{10};
@@ -81,7 +80,7 @@ public:
     }
     [[nodiscard]] bool passed() const { return shared_->passed; }
 
-    /// Waits until the stream stands before the gate.
+    /// Waits until the stream has reached the gate.
     void wait_until_reached() { shared_->reaching.get_future().wait(); }
 
 private:
@@ -90,11 +89,11 @@ private:
         std::atomic<bool> passed{false};
     };
 
-    // What streams have yet to come to. A device that fails before never does, and it stays here.
+    // Gates that streams have not reached yet. If the device fails first, a gate stays here.
     class closed {
     public:
         static closed& all() {
-            static auto& them = *new closed;  // a stream may come to a gate at the program's very end
+            static auto& them = *new closed;  // never destroyed: streams may run until exit
             return them;
         }
         void add(std::shared_ptr<facts> one) {
@@ -126,8 +125,8 @@ private:
     bool opened_ = false;
 };
 
-/// Whether `call`, made on another thread, returns only after the gate has opened. A call that does wait
-/// passes always; one that does not is given ample time to show it.
+/// Returns whether `call`, made on another thread, returns only after the gate has opened. A call that waits always passes; one that does
+/// not gets ample time to return early.
 template <class Call>
 bool returns_after(gate& g, Call call) {
     std::promise<void> begun;
@@ -142,7 +141,7 @@ bool returns_after(gate& g, Call call) {
     return outcome.get();
 }
 
-/// The result of a call for which CUDA leaves open whether it waits for the work before it: the gate opens while it waits.
+/// Returns the result of a call that CUDA allows to wait for preceding work: the gate opens while it waits.
 template <class Call>
 auto may_wait_for(gate& g, Call call) {
     auto result = std::async(std::launch::async, call);
@@ -151,7 +150,7 @@ auto may_wait_for(gate& g, Call call) {
     return result.get();
 }
 
-/// Device memory, pinned memory, and a stream that executes nothing before `closed` is opened.
+/// Device memory, pinned memory, and a stream that executes nothing until `closed` is opened.
 struct stopped_stream {
     static constexpr std::size_t size = 4000;  ///< bytes of each
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-// Stream capture: CUDA C++ Programming Guide, "Creating a Graph Using Stream Capture", and the comments of the
-// functions and error codes in cuda_runtime_api.h and driver_types.h. Where these name no error, none is asked for.
+// Stream capture: CUDA C++ Programming Guide, "Creating a Graph Using Stream Capture", and the comments of the functions and error codes in
+// cuda_runtime_api.h and driver_types.h. If these name no specific error, none is required here.
 
 using namespace conformance;
 
@@ -71,7 +71,7 @@ TEST_CASE("the nodes that the next one comes after can be changed", "[simulator]
     CHECK(cudaStreamUpdateCaptureDependencies(t.a, nullptr, nullptr, 0, cudaStreamSetCaptureDependencies) ==
           cudaSuccess);
     t.set(2, t.a);
-    auto const g = end_capture(t.a);  // a removed dependency is no fork that has to be joined
+    auto const g = end_capture(t.a);  // a fork whose dependency was removed need not be joined
     std::size_t edges = 9, roots = 0;
     CHECK(cudaGraphGetEdges(g, nullptr, nullptr, nullptr, &edges) == cudaSuccess);
     CHECK(edges == 0);
@@ -125,11 +125,11 @@ TEST_CASE("an event recorded in a capture has no state", "[simulator][capture]")
     begin_capture(t.a);
     REQUIRE(cudaEventRecord(timed, t.a) == cudaSuccess);
     CHECK(cudaGraphDestroy(end_capture(t.a)) == cudaSuccess);
-    CHECK(cudaEventQuery(timed) != cudaSuccess);  // it stays so
+    CHECK(cudaEventQuery(timed) != cudaSuccess);  // it keeps this state
     float ms = 0;
     CHECK(cudaEventElapsedTime(&ms, timed, other) != cudaSuccess);
     CHECK(cudaEventElapsedTime(&ms, other, timed) != cudaSuccess);
-    REQUIRE(cudaEventRecord(timed, t.a) == cudaSuccess);  // until it is recorded elsewhere
+    REQUIRE(cudaEventRecord(timed, t.a) == cudaSuccess);  // until it is recorded outside of a capture
     CHECK(cudaEventSynchronize(timed) == cudaSuccess);
     for (auto const e : {timed, other}) CHECK(cudaEventDestroy(e) == cudaSuccess);
 }
@@ -144,7 +144,7 @@ TEST_CASE("a device cannot be waited for while one of its streams captures", "[s
 
 namespace {
 
-/// What cudaMalloc gets in a thread of the given mode, this one or another, during a capture.
+/// Returns the result of cudaMalloc during a capture, in this thread or another, with the given mode of the thread.
 cudaError_t malloc_during(cudaStreamCaptureMode capture, bool elsewhere, cudaStreamCaptureMode mode) {
     auto const s = new_stream(cudaStreamNonBlocking);
     void* memory = nullptr;
@@ -193,7 +193,7 @@ TEST_CASE("a global capture concerns all threads that do not say otherwise", "[s
 TEST_CASE("a thread's capture mode is exchanged for another", "[simulator][capture]") {
     auto mode = relaxed;
     REQUIRE(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
-    CHECK(mode == global);  // where every thread starts
+    CHECK(mode == global);  // the initial mode of every thread
     REQUIRE(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
     CHECK(mode == relaxed);
 }
@@ -268,7 +268,7 @@ TEST_CASE("waiting for a captured event draws a stream into the capture", "[simu
     t.set(2, t.b);
     t.join();
     auto const g = end_capture(t.a);
-    CHECK(status_of(t.b) == cudaStreamCaptureStatusNone);  // all streams leave it at its end
+    CHECK(status_of(t.b) == cudaStreamCaptureStatusNone);  // all streams leave the capture when it ends
     std::size_t nodes = 0;
     CHECK(cudaGraphGetNodes(g, nullptr, &nodes) == cudaSuccess);
     CHECK(nodes == 2);
@@ -351,10 +351,10 @@ TEST_CASE("the order before a capture does not lead into it, nor the order in it
     begin_capture(t.a);
     t.set(1, t.a);
     executable const e{end_capture(t.a)};
-    e.launch(t.b);  // without the work that stood before it in its stream
+    e.launch(t.b);  // does not wait for the work that preceded the capture
     CHECK(cudaStreamSynchronize(t.b) == cudaSuccess);
     CHECK_FALSE(closed.passed());
-    CHECK(cudaStreamQuery(t.a) == cudaErrorNotReady);  // which the stream goes on after
+    CHECK(cudaStreamQuery(t.a) == cudaErrorNotReady);  // work of the stream after the capture still waits
 }
 
 TEST_CASE("a callback of the older kind, and attaching memory, cannot be captured", "[simulator][capture]") {
@@ -419,7 +419,7 @@ TEST_CASE("an external event is recorded by each launch, and one that a launch w
     CHECK(cudaEventQuery(t.joined) == cudaErrorNotReady);
     e.launch(t.a);
     CHECK(cudaStreamSynchronize(t.a) == cudaSuccess);
-    CHECK(cudaEventQuery(t.joined) == cudaSuccess);  // of the newer record, which the launch has made
+    CHECK(cudaEventQuery(t.joined) == cudaSuccess);  // of the newer record, made by the launch
     CHECK_FALSE(closed.passed());
     CHECK(cudaEventDestroy(ready) == cudaSuccess);
 }

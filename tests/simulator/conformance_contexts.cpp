@@ -4,7 +4,7 @@
 
 #include <thread>
 
-// The primary context of a device, and which device is current for a thread that has set none.
+// The primary context of a device, and the current device of a thread that has not set one.
 
 using namespace conformance;
 

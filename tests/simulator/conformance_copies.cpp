@@ -18,8 +18,7 @@ TEST_CASE("a copy from pageable memory has read its source when it returns", "[s
     auto const copy = [&] {
         return cudaMemcpyAsync(t.device, source.data(), size, cudaMemcpyHostToDevice, t.stream);
     };
-    REQUIRE(may_wait_for(t.closed, copy) ==
-            cudaSuccess);  // the driver may synchronise the stream to stage it
+    REQUIRE(may_wait_for(t.closed, copy) == cudaSuccess);  // the driver may synchronize to stage the data
     std::fill(source.begin(), source.end(), static_cast<unsigned char>(2));
     CHECK(all_are(contents(t.device, size), 1));
 }
@@ -125,7 +124,7 @@ TEST_CASE("a copy between host memories is done when it returns", "[simulator][c
     auto const copy = [&] {
         return cudaMemcpyAsync(to, source.data(), size, cudaMemcpyHostToHost, t.stream);
     };
-    REQUIRE(may_wait_for(t.closed, copy) == cudaSuccess);  // of its turn in the stream nothing is promised
+    REQUIRE(may_wait_for(t.closed, copy) == cudaSuccess);  // stream order is not guaranteed here
     CHECK(to[size - 1] == 7);
 }
 

@@ -117,7 +117,7 @@ TEST_CASE("a batch reads its sources when it was told to", "[simulator][copies]"
     SECTION("before the call returns") {
         auto const enqueue = [&] { return two.enqueue(s, cudaMemcpySrcAccessOrderDuringApiCall); };
         REQUIRE(may_wait_for(closed, enqueue) == cudaSuccess);
-        std::fill(pinned, pinned + 150, static_cast<unsigned char>(4));  // the source is free again
+        std::fill(pinned, pinned + 150, static_cast<unsigned char>(4));  // the source may be changed again
         CHECK(all_are(contents(d, 150), 3));
     }
     SECTION("in stream order, pageable memory too") {

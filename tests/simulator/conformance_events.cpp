@@ -6,7 +6,7 @@ using namespace conformance;
 
 namespace {
 
-/// Two streams that know nothing of each other, an event, and memory to tell the order of work by.
+/// Two independent streams, an event, and memory that shows the order of the work.
 struct two_streams {
     cudaStream_t a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     cudaEvent_t event = new_event();
@@ -92,7 +92,7 @@ TEST_CASE("recording an event again does not move the waits on it", "[simulator]
         auto const idle = new_stream(cudaStreamNonBlocking);
         t.record(idle);
         CHECK(cudaEventSynchronize(t.event) == cudaSuccess);
-        std::this_thread::sleep_for(std::chrono::milliseconds{10});  // for a wait that moved to go on
+        std::this_thread::sleep_for(std::chrono::milliseconds{10});  // time to go wrong
         CHECK(cudaStreamQuery(t.b) == cudaErrorNotReady);
         CHECK(cudaStreamDestroy(idle) == cudaSuccess);
     }

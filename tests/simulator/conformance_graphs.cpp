@@ -6,14 +6,14 @@
 #include <cstring>
 #include <string>
 
-// Graphs made by capture: the comments of cudaGraphLaunch, cudaGraphInstantiate, cudaGraphExecDestroy and the queries
-// in cuda_runtime_api.h; CUDA C++ Programming Guide, "CUDA Graphs".
+// Graphs made by capture: the comments of cudaGraphLaunch, cudaGraphInstantiate, cudaGraphExecDestroy and the queries in
+// cuda_runtime_api.h; CUDA C++ Programming Guide, "CUDA Graphs".
 
 using namespace conformance;
 
 namespace {
 
-/// Host functions that write down in what order they were called.
+/// Host functions that log the order of their calls.
 struct diary {
     std::string text;
     struct line {
@@ -38,7 +38,6 @@ std::size_t node_count(cudaGraph_t g) {
     return count;
 }
 
-/// How many nodes there are of each type.
 std::vector<int> kinds_of(cudaGraph_t g) {
     auto count = node_count(g);
     std::vector<cudaGraphNode_t> nodes(count);
@@ -76,7 +75,7 @@ TEST_CASE("a graph is work of the stream it is launched in", "[simulator][graphs
     d.note('<', t.a);
     e.launch(t.a);
     d.note('>', t.a);
-    CHECK(cudaStreamSynchronize(t.b) == cudaSuccess);            // where it was captured does not matter
+    CHECK(cudaStreamSynchronize(t.b) == cudaSuccess);            // the capturing stream is irrelevant
     std::this_thread::sleep_for(std::chrono::milliseconds{10});  // time to go wrong
     CHECK_FALSE(closed.passed());
     closed.open();
@@ -107,7 +106,7 @@ TEST_CASE("what follows a graph in its stream waits for every branch", "[simulat
     begin_capture(t.a);
     t.fork();
     t.set(1, t.a);
-    gate inside{t.b};  // nothing in the graph comes after it
+    gate inside{t.b};  // no node of the graph follows it
     t.join();
     executable const e{end_capture(t.a)};
     e.launch(t.a);
@@ -148,7 +147,7 @@ TEST_CASE("launches of one executable graph do not overlap", "[simulator][graphs
 TEST_CASE("two executables of one graph know nothing of each other", "[simulator][graphs]") {
     capture_bench t;
     begin_capture(t.a);
-    // Not a memset: two of them at once would be a race. Not a host function: it may have to wait for that of the gate.
+    // Not a memset: two concurrent ones would race. Not a host function: it might have to wait for the gate's.
     REQUIRE(cudaEventRecordWithFlags(t.joined, t.a, cudaEventRecordExternal) == cudaSuccess);
     auto const g = end_capture(t.a);
     cudaGraphExec_t other = nullptr;
@@ -222,7 +221,7 @@ TEST_CASE("a graph tells its nodes and how they depend on each other", "[simulat
     d.note('h', t.b);
     REQUIRE(cudaMemcpyAsync(t.pinned, t.device, t.bytes, cudaMemcpyDeviceToHost, t.a) == cudaSuccess);
     t.join();
-    REQUIRE(cudaMemset2DAsync(t.device, 16, 2, 8, 4, t.a) == cudaSuccess);  // one node, of four rows
+    REQUIRE(cudaMemset2DAsync(t.device, 16, 2, 8, 4, t.a) == cudaSuccess);  // one node of four rows
     auto const g = end_capture(t.a);
     REQUIRE(node_count(g) == 4);
 
@@ -231,7 +230,7 @@ TEST_CASE("a graph tells its nodes and how they depend on each other", "[simulat
     std::size_t count = 6;
     CHECK(cudaGraphGetNodes(g, nodes, &count) == cudaSuccess);
     CHECK(count == 4);
-    CHECK(nodes[4] == nullptr);  // what is left over is emptied
+    CHECK(nodes[4] == nullptr);  // unused entries are cleared
     CHECK(nodes[5] == nullptr);
     auto const kinds = kinds_of(g);
     CHECK(kinds[cudaGraphNodeTypeMemset] == 2);
@@ -301,7 +300,7 @@ TEST_CASE("a graph can be instantiated in three ways and uploaded", "[simulator]
     REQUIRE(cudaGraphInstantiateWithFlags(&e, g, cudaGraphInstantiateFlagUseNodePriority) == cudaSuccess);
     unsigned long long flags = 0;
     CHECK(cudaGraphExecGetFlags(e, &flags) ==
-          cudaSuccess);  // drivers were seen to tell none of an empty graph
+          cudaSuccess);  // some drivers return no flags for an empty graph
     CHECK((flags & ~static_cast<unsigned long long>(cudaGraphInstantiateFlagUseNodePriority)) == 0);
     CHECK(cudaGraphExecDestroy(e) == cudaSuccess);
     cudaGraphInstantiateParams wanted{};
@@ -310,7 +309,7 @@ TEST_CASE("a graph can be instantiated in three ways and uploaded", "[simulator]
     REQUIRE(cudaGraphInstantiateWithParams(&e, g, &wanted) == cudaSuccess);
     CHECK(wanted.result_out == cudaGraphInstantiateSuccess);
     CHECK(cudaGraphExecGetFlags(e, &flags) == cudaSuccess);
-    CHECK(flags == 0);  // the upload is no property of what came of it
+    CHECK(flags == 0);  // the upload is not a property of the graph
     CHECK(cudaGraphUpload(e, t.a) == cudaSuccess);
     CHECK(cudaStreamSynchronize(t.a) == cudaSuccess);
     CHECK(cudaGraphExecDestroy(e) == cudaSuccess);
@@ -331,7 +330,7 @@ TEST_CASE("an executable graph takes over a graph of the same shape", "[simulato
     };
     executable const e{shaped(1, true, false)};
     gate closed{t.a};
-    e.launch(t.a);  // what is launched is not changed any more
+    e.launch(t.a);  // a launched graph does not change any more
     auto const same = shaped(2, true, false);
     cudaGraphExecUpdateResultInfo told{};
     auto const update = [&] { return cudaGraphExecUpdate(e.get(), same, &told); };

@@ -33,7 +33,7 @@ TEST_CASE("occupancy follows threads, blocks and shared memory of a multiprocess
     auto const shared = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
     CHECK(blocks(1024, 0) == threads / 1024);
     CHECK(blocks(32, 0) <= attribute(cudaDevAttrMaxBlocksPerMultiprocessor));
-    CHECK(blocks(129, 0) <= threads / 160);  // warps are whole
+    CHECK(blocks(129, 0) <= threads / 160);  // rounded up to whole warps
     CHECK(blocks(64, 40 << 10) <= shared / (40 << 10));
     CHECK(blocks(64, 40 << 10) >= 1);
     CHECK(blocks(64, 1 << 20) == 0);

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/conformance.hpp"
 
-#if CUDART_VERSION >= 13000  // 12 names locations by a number
+#if CUDART_VERSION >= 13000  // 12 identifies locations by a number
 
 using namespace conformance;
 
 namespace {
 
-constexpr std::size_t page = 65536;  // no system has larger ones by default
+constexpr std::size_t page = 65536;  // no system has larger default pages
 constexpr cudaMemLocation first_device{cudaMemLocationTypeDevice, 0}, host{cudaMemLocationTypeHost, 0};
 
 struct managed {

@@ -13,7 +13,7 @@ struct device_bytes {
     std::size_t free = 0, total = 0;
 };
 
-/// Once nothing is under way that would still free some. Other programs may take and free memory at any time.
+/// Queries memory once no work is pending that would free some. Other programs may allocate and free at any time.
 device_bytes memory_info() {
     device_bytes now;
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
@@ -51,7 +51,7 @@ TEST_CASE("what does not fit is out of memory", "[simulator][memory]") {
     CHECK(cudaMalloc(&p, memory_info().total + 1) == cudaErrorMemoryAllocation);
     CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
     auto const most = std::numeric_limits<std::size_t>::max();
-    CHECK(cudaMalloc(&p, most) != cudaSuccess);  // where rounding overflows it may be an invalid value
+    CHECK(cudaMalloc(&p, most) != cudaSuccess);  // may be an invalid value if rounding overflows
     CHECK(cudaMallocHost(&p, most / 2) != cudaSuccess);
     (void)cudaGetLastError();
 }

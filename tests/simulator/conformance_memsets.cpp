@@ -44,7 +44,7 @@ struct target {
     }
 };
 
-// The bytes of a word from `first` on, `words` times, and 0x55 beside them.
+// Returns whether `word` is repeated `words` times from `first` on, and all other bytes are 0x55.
 bool holds(std::vector<std::uint8_t> const& all, std::size_t first, std::vector<std::uint8_t> const& word,
            std::size_t words) {
     for (std::size_t i = 0; i != all.size(); ++i) {
@@ -92,7 +92,7 @@ TEST_CASE("a memset of the driver takes its turn in the stream", "[simulator][me
 TEST_CASE("a memset of the driver stays inside of its memory", "[simulator][memsets]") {
     memsets const set;
     target const t;
-    // An allocation may be followed by more of the driver's own granule, so well past that.
+    // More memory of the driver's granule may follow an allocation, so this goes far beyond it.
     CHECK(set.of_32(t.at(), 1, std::size_t{1} << 40, t.s) == CUDA_ERROR_INVALID_VALUE);
     CHECK(set.of_16(0, 1, 4, t.s) == CUDA_ERROR_INVALID_VALUE);
     CHECK(holds(t.read(), 0, {1}, 0));
@@ -114,7 +114,7 @@ TEST_CASE("a memset of the driver is a node of a graph", "[simulator][memsets]")
     CHECK(set.of_16(t.at(), 0x0506, 1, t.s) == CUDA_SUCCESS);
     cudaGraph_t graph = nullptr;
     REQUIRE(cudaStreamEndCapture(t.s, &graph) == cudaSuccess);
-    CHECK(holds(t.read(), 0, {1}, 0));  // nothing ran
+    CHECK(holds(t.read(), 0, {1}, 0));  // nothing has run
 
     std::size_t count = 2;
     cudaGraphNode_t nodes[2]{};

@@ -69,7 +69,7 @@ TEST_CASE("the plain free takes stream-ordered memory back as well", "[simulator
     auto const pool = new_pool();
     auto const s = new_stream();
     auto* const p = take(pool, MiB, s);
-    REQUIRE(cudaStreamSynchronize(s) == cudaSuccess);  // the plain free does not
+    REQUIRE(cudaStreamSynchronize(s) == cudaSuccess);  // cudaFree does not wait
     CHECK(cudaFree(p) == cudaSuccess);
     CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
     CHECK(cudaStreamDestroy(s) == cudaSuccess);

@@ -12,7 +12,7 @@ cudaEvent_t mark(cudaStream_t s) {
     return reached;
 }
 
-/// Whether the stream gets past this point while the gate is closed.
+/// Returns whether the stream passes this point while the gate is closed.
 bool goes_on(gate const& closed, cudaStream_t s) {
     auto const reached = mark(s);
     REQUIRE(cudaEventSynchronize(reached) == cudaSuccess);
@@ -20,7 +20,7 @@ bool goes_on(gate const& closed, cudaStream_t s) {
     return !closed.passed();
 }
 
-/// Whether the stream stays where it is, for the time in which a stream that nothing stops would have gone on.
+/// Returns whether the stream stays blocked for the time in which an unblocked one would have continued.
 bool stands(gate const&, cudaStream_t s, cudaStream_t witness) {
     auto const reached = mark(s);
     for (int i = 0; i < 10 && cudaEventQuery(reached) == cudaErrorNotReady; ++i) {
@@ -122,7 +122,7 @@ TEST_CASE("work enqueued on the default stream stands between work of a blocking
         REQUIRE(cudaMemsetAsync(d, 2, 1000, nullptr) == cudaSuccess);
         look(pinned + 1, s);
         REQUIRE(cudaMemsetAsync(d, 3, 1000, s) == cudaSuccess);
-        std::this_thread::sleep_for(std::chrono::milliseconds{5});  // for what does not wait its turn
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});  // time to go wrong
         before.open();
         std::this_thread::sleep_for(std::chrono::milliseconds{5});
         between.open();

@@ -109,7 +109,7 @@ TEST_CASE("neighbouring mappings are one piece of memory", "[simulator][virtual_
     auto* const across = pointer(r.start + bytes - 512);
     REQUIRE(cudaMemset(across, 3, 1024) == cudaSuccess);
     CHECK(all_are(contents(across, 1024), 3));
-    memory const c{d, bytes};  // it keeps its contents when it grows
+    memory const c{d, bytes};  // contents persist when the range grows
     mapped const third{d, r.start + 2 * bytes, c};
     CHECK(all_are(contents(across, 1024), 3));
     CHECK(cudaMemset(pointer(r.start), 1, 3 * bytes) == cudaSuccess);
@@ -205,9 +205,9 @@ TEST_CASE("one call opens, and one unmaps, mappings of several sizes, each as a 
     REQUIRE(cudaMemset(pointer(r.start), 5, 7 * bytes) == cudaSuccess);
     CHECK(all_are(contents(pointer(r.start), 7 * bytes), 5));
 
-    CHECK(d.unmap(r.start, 3 * bytes) == CUDA_ERROR_INVALID_VALUE);  // a part of the second
+    CHECK(d.unmap(r.start, 3 * bytes) == CUDA_ERROR_INVALID_VALUE);  // a part of the second mapping
     CHECK(d.unmap(r.start + 2 * bytes, 5 * bytes) == CUDA_ERROR_INVALID_VALUE);
-    CHECK(all_are(contents(pointer(r.start), 7 * bytes), 5));  // all of it is there
+    CHECK(all_are(contents(pointer(r.start), 7 * bytes), 5));  // nothing was unmapped
     CHECK(d.unmap(r.start + bytes, 6 * bytes) == CUDA_SUCCESS);
     CHECK(d.unmap(r.start, bytes) == CUDA_SUCCESS);
     CHECK(d.map(r.start + 2 * bytes, 4 * bytes, 0, b.handle, 0) == CUDA_SUCCESS);

@@ -19,13 +19,13 @@ int cuota_simulator_in_kernel(void);
 const char* cuota_simulator_fault(void);
 }
 
-/// What the tests of the simulator's own controls share.
+/// Shared by the tests of the simulator's own controls.
 namespace control {
 
 using namespace conformance;
 namespace sim = cuota::simulator;
 
-/// A machine of the given shape for one test, which must leave nothing behind.
+/// A machine of the given shape for one test, which must not leak.
 class machine {
 public:
     explicit machine(sim::options shape = {}) { sim::reset(shape); }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/bugs.hpp"
 
-// Programs that use a handle of nothing, or one of another device, or forget to destroy it; and calls where CUDA
-// allows none. The places to be named are the call and where the thing was made, destroyed or enqueued.
+// Programs that use an invalid handle or one of another device, or do not destroy a handle; and calls that CUDA does not allow in their
+// context. The report must name the call and the location where the object was created, destroyed or enqueued.
 
 using namespace control;
 
@@ -187,7 +187,7 @@ constexpr bug calls[] = {
 
 constexpr auto capture = &sim::misuse_counts::bad_captures;
 
-/// Ends a capture, whatever has become of it.
+/// Ends a capture in any state.
 void end_capture(cudaStream_t s) {
     cudaGraph_t g = nullptr;
     (void)cudaStreamEndCapture(s, &g);

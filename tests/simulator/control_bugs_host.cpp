@@ -6,8 +6,8 @@
 #include <cstring>
 #include <numeric>
 
-// Host code that follows pointers of the device. This file is compiled with -fnon-call-exceptions, so that the
-// programs can go on from an exception; where the instruction is not in this file, a child process ends by it.
+// Host code that dereferences device pointers. This file is compiled with -fnon-call-exceptions, so that the programs can continue after an
+// exception; if the faulting instruction is outside of this file, it ends a child process.
 
 using namespace control;
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto host = &sim::misuse_counts::host_accesses;
 
-/// Makes the host accesses of a program that is wrong throw.
+/// Makes invalid host accesses throw.
 template <class Access>
 void goes_wrong(trial const& t, Access access) {
     sim::set_host_access(sim::host_access::throws);
@@ -80,8 +80,8 @@ constexpr bug accesses[] = {
      }},
 };
 
-/// Programs for a process of their own, which they end when they are wrong. They return the line of the mistake's
-/// memory, and print it before they make the mistake.
+/// Programs that run in a child process, which ends when they make the mistake. They return the line that allocated the memory, and print
+/// it before the mistake.
 struct fatal_bug {
     char const* name;
     char const* words;

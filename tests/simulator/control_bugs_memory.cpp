@@ -4,8 +4,8 @@
 #include "simulator/process.hpp"
 #include "simulator/virtual_memory.hpp"
 
-// Programs that are wrong in what they do with memory. The places to be named are the mistake and where the memory
-// was made or freed. Three have one place only: memory that the runtime knows nothing of, and what nobody frees.
+// Programs that misuse memory. The report must name the mistake and the location where the memory was allocated or freed. Three have one
+// location only: memory that the runtime does not manage, and leaks.
 
 using namespace control;
 
@@ -21,7 +21,7 @@ constexpr auto unwritten = &sim::misuse_counts::uninitialised_reads;
 constexpr std::uint64_t sim::misuse_counts::*leak = nullptr;
 constexpr auto down = cudaMemcpyDeviceToHost, up = cudaMemcpyHostToDevice, across = cudaMemcpyDeviceToDevice;
 
-// Kernels that go wrong after they have touched what is theirs, so that the memory is open to them.
+// Kernels that access their own memory first, so that it is accessible when they make the mistake.
 void write_to_its_end(void* p) {
     write_byte(p);
     write_byte(bytes(p) + size - 1);
@@ -392,7 +392,7 @@ constexpr bug host_memory[] = {
      }},
 };
 
-/// Addresses, and memory for the first part of them. Gives back also when the device has failed, without a word.
+/// Reserved addresses, the first part of which is mapped. Frees them even if the device has failed, without a report.
 struct address_space {
     driver const d;
     std::size_t const granule = d.granule();

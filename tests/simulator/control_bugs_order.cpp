@@ -6,7 +6,7 @@
 #include <cuota/pool/scoped_pool.hpp>
 #include <cuota/resource/device_memory.hpp>
 
-// Programs that are wrong in the order they make. The places to be named are the two operations that nothing orders.
+// Programs that lack an ordering. The report must name the two unordered operations.
 
 using namespace control;
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-// Where CUDA's documentation names no error, or no list of calls, this is what the simulator does.
+// Behavior of the simulator if CUDA's documentation specifies neither an error nor a list of calls.
 
 using namespace control;
 
@@ -15,7 +15,7 @@ namespace {
 
 using call = std::pair<char const*, std::function<cudaError_t()>>;
 
-/// Each call in a capture of its own: refused and the end of it, or not when the thread is relaxed about it.
+/// Makes each call in a capture of its own: it must be refused and end the capture, or succeed if the thread is in relaxed mode.
 void unsafe(std::vector<call> const& calls) {
     auto const s = new_stream(cudaStreamNonBlocking);
     for (auto const& [name, make] : calls) {

@@ -9,8 +9,8 @@
 #include <limits>
 #include <vector>
 
-// Choices of the simulator where CUDA promises nothing. A GPU may do otherwise: none of these claims is made in a
-// conformance_*.cpp, and no program may rely on one.
+// Choices of the simulator that CUDA leaves open. A GPU may behave differently: no conformance_*.cpp tests these claims, and no program may
+// rely on them.
 
 using namespace control;
 
@@ -20,8 +20,8 @@ constexpr std::size_t size = stopped_stream::size;
 
 }  // namespace
 
-// The header: pointers "that do not match the direction of the copy" are undefined behaviour. Where a device reads any
-// memory of the host, such a copy succeeds; elsewhere it may end the process.
+// The header: pointers "that do not match the direction of the copy" are undefined behaviour. If the device can read any host memory, such
+// a copy succeeds; elsewhere it may end the process.
 TEST_CASE("a copy whose direction does not fit its pointers is an invalid value", "[simulator][copies]") {
     std::vector<unsigned char> host(size);
     machine m;
@@ -155,7 +155,7 @@ TEST_CASE("an external event outside of a capture is an illegal state", "[simula
     CHECK(cudaStreamWaitEvent(t.a, t.forked, cudaEventWaitExternal) == cudaErrorIllegalState);
 }
 
-// The driver 580 refuses it so; CUDA's documentation has no rule for it.
+// Driver 580 returns this error; CUDA's documentation has no rule for it.
 TEST_CASE("a graph cannot be launched into a capture", "[simulator][capture]") {
     machine m;
     capture_bench t;
@@ -316,7 +316,7 @@ TEST_CASE("wrong calls of the driver's virtual memory are invalid values", "[sim
     }
 }
 
-// Seen of driver 580: the documentation of these calls does not speak of captures.
+// Observed with driver 580: the documentation of these calls does not mention captures.
 TEST_CASE(
     "a captured stream tells neither its id, its device nor its flags, and the attempt ends the capture",
     "[simulator][capture]") {

@@ -163,13 +163,13 @@ TEST_CASE("the report shows what lives, what was called and what went wrong", "[
 
 namespace {
 
-/// What the heap of this program has in use. Sanitizers have a heap of their own, of which this knows nothing.
+/// Returns the heap bytes in use. Sanitizers have a heap of their own, which is not included.
 std::size_t heap_in_use() {
     auto const facts = mallinfo2();
     return facts.uordblks + facts.hblkhd;
 }
 
-/// Each records its own event, and some wait for an earlier one.
+/// Each stream records its own event, and some wait for an earlier one.
 void make_and_destroy(int count) {
     std::vector<cudaStream_t> streams;
     std::vector<cudaEvent_t> events;

@@ -26,7 +26,7 @@ TEST_CASE("a device that is reset has nothing left of the program, and handles a
     REQUIRE(launch(s, "k", [&ran] { ran = true; }) == cudaSuccess);
 
     CHECK(cudaDeviceReset() == cudaSuccess);
-    CHECK(ran);                       // what was enqueued is over
+    CHECK(ran);                       // enqueued work has finished
     CHECK(sim::live().total() == 1);  // a graph belongs to no device
     CHECK(cudaGraphDestroy(g) == cudaSuccess);
     CHECK(free_bytes() == sim::shape().capacity);
@@ -36,7 +36,7 @@ TEST_CASE("a device that is reset has nothing left of the program, and handles a
     CHECK(cudaFree(d) == cudaErrorInvalidValue);
     CHECK(sim::misuse().double_frees == 1);
 
-    auto const again = new_stream();  // the device itself goes on
+    auto const again = new_stream();  // the device itself still works
     CHECK(cudaStreamSynchronize(again) == cudaSuccess);
     CHECK(cudaStreamDestroy(again) == cudaSuccess);
 }
@@ -55,7 +55,7 @@ TEST_CASE("a reset leaves memory from pools, and other devices", "[simulator][de
     CHECK(sim::live().device_allocations == 2);
     CHECK(sim::live().streams == 1);
     CHECK(cudaFreeAsync(pooled, nullptr) == cudaSuccess);
-    CHECK(cudaFree(elsewhere) == cudaSuccess);  // no capture is left that could forbid it
+    CHECK(cudaFree(elsewhere) == cudaSuccess);  // no capture is left that would forbid it
     CHECK(cudaStreamDestroy(stream_elsewhere) == cudaSuccess);
 }
 
@@ -202,7 +202,7 @@ TEST_CASE("managed memory is attached to a stream as a whole", "[simulator][mana
     CHECK(cudaStreamAttachMemAsync(s, managed, 0, 8) == cudaErrorInvalidValue);
     CHECK(cudaStreamAttachMemAsync(s, d, 0, cudaMemAttachHost) == cudaErrorInvalidValue);
     gate closed{s};
-    CHECK(cudaStreamAttachMemAsync(s, managed) == cudaSuccess);  // in stream order, not at once
+    CHECK(cudaStreamAttachMemAsync(s, managed) == cudaSuccess);  // in stream order, not immediately
     CHECK(cudaStreamQuery(s) == cudaErrorNotReady);
     closed.open();
     CHECK(cudaFree(managed) == cudaSuccess);

@@ -102,7 +102,7 @@ TEST_CASE("a lost device fails every call until the reset, and gives back", "[si
     CHECK(cudaGetLastError() == cudaErrorDevicesUnavailable);
     CHECK(std::string{cuota_simulator_fault()} == "the device was lost");
 
-    REQUIRE(cudaSetDevice(1) == cudaSuccess);  // the other one goes on
+    REQUIRE(cudaSetDevice(1) == cudaSuccess);  // the other device still works
     REQUIRE(cudaMalloc(&more, 16) == cudaSuccess);
     CHECK(cudaFree(more) == cudaSuccess);
     CHECK(cudaMemsetAsync(p, 0, 256, s) == cudaErrorDevicesUnavailable);

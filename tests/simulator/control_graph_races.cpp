@@ -7,14 +7,14 @@
 #include <random>
 #include <string>
 
-// A launched graph's accesses, as the happens-before checker and ThreadSanitizer see them: ordered as the graph
-// says, and by its launch. Each rule has a program that breaks it and a twin that does not.
+// The accesses of a launched graph as the happens-before checker and ThreadSanitizer see them: ordered by the graph and by its launch. Each
+// rule has a program that violates it and a corrected twin.
 
 using namespace control;
 
 namespace {
 
-/// ThreadSanitizer would rightly end a program that is wrong. There the accesses are only said to be made.
+/// ThreadSanitizer would rightly end an incorrect program. There the accesses are declared, not made.
 void write(cudaStream_t s, void* p, std::size_t bytes = capture_bench::bytes) {
     if (!under_thread_sanitizer) {
         REQUIRE(cudaMemsetAsync(p, 1, bytes, s) == cudaSuccess);
@@ -76,7 +76,7 @@ TEST_CASE("what follows a graph in its stream comes after every branch", "[simul
         t.join();
         executable const e{end_capture(t.a)};
         e.launch(t.a);
-        write(fixed ? t.a : t.b, t.device);  // where it was captured, but not where it runs
+        write(fixed ? t.a : t.b, t.device);  // the capturing stream, but not the launch stream
     });
 }
 
@@ -145,8 +145,8 @@ TEST_CASE("a captured kernel touches at each launch what was declared for it", "
 
 namespace {
 
-/// A random program on four streams, from a common fork to a common join: conflicts that the checker finds when
-/// it runs as it is, or is captured and launched.
+/// Runs a random program on four streams, from a common fork to a common join, directly or as a launched capture. Returns the conflicts
+/// that the checker finds.
 std::uint64_t conflicts_of(unsigned seed, bool captured) {
     machine m;
     sim::set_order_checks(sim::order_checks::report);
@@ -174,7 +174,7 @@ std::uint64_t conflicts_of(unsigned seed, bool captured) {
         auto const on = pick(streams), what = pick(5);
         if (what < 3) touch(on, pick(places), what == 0);
         else if (what == 3) order(on, pick(streams));
-        else REQUIRE(cudaStreamWaitEvent(s[on], e[0], 0) == cudaSuccess);  // as it was recorded last
+        else REQUIRE(cudaStreamWaitEvent(s[on], e[0], 0) == cudaSuccess);  // the latest record
     }
     for (std::size_t i = 1; i < streams; ++i) order(i, 0);
     if (captured) executable{end_capture(s[0])}.launch(s[0]);
@@ -218,7 +218,7 @@ TEST_CASE("memory freed in stream order before a graph is launched is told", "[s
 
 namespace {
 
-/// In the child: runs the program. In the parent: runs both children and compares.
+/// In the child, runs the program; in the parent, runs both children and compares.
 void planted_for_sanitizer(std::string const& test,
                            std::function<void(capture_bench&, bool fixed)> const& program) {
     if (auto const* const fixed = std::getenv("CUOTA_PLANTED")) {

@@ -12,19 +12,18 @@
 
 #include <unistd.h>
 
-// What the simulator keeps of graphs, counts of them, and refuses.
+// Lifetimes of graphs in the simulator, its counts of them, and its refusals.
 
 using namespace control;
 
 namespace {
 
-/// A machine with the streams and memory of `capture_bench`, which go first.
+/// A machine with the streams and memory of `capture_bench`, which are destroyed first.
 struct bench {
     machine m;
     capture_bench t;
 };
 
-/// Counts the copies of itself.
 struct counted {
     std::shared_ptr<int> alive;
     void operator()() const {}
@@ -107,7 +106,7 @@ TEST_CASE("graphs and executable graphs are alive until they are destroyed, and 
     cudaGraph_t g = nullptr;
     cudaGraphExec_t e = nullptr;
     begin_capture(w.t.a);
-    CHECK(sim::live().graphs == 0);  // nobody owns it yet
+    CHECK(sim::live().graphs == 0);  // not owned yet
     w.t.set(1, w.t.a);
     g = end_capture(w.t.a);
     REQUIRE(cudaGraphInstantiate(&e, g, 0) == cudaSuccess);
@@ -202,7 +201,7 @@ TEST_CASE("memory that is freed before a graph uses it is an illegal address", "
     CHECK(cudaStreamSynchronize(s) == cudaErrorIllegalAddress);
     CHECK(std::string{cuota_simulator_fault()}.find(" ran after its memory was freed: #") !=
           std::string::npos);
-    CHECK(cudaGraphExecDestroy(e) == cudaErrorIllegalAddress);  // the error stays, and it is destroyed
+    CHECK(cudaGraphExecDestroy(e) == cudaErrorIllegalAddress);  // the error persists, and it is destroyed
     CHECK(cudaGraphDestroy(g) == cudaErrorIllegalAddress);
     CHECK(cudaStreamDestroy(s) == cudaErrorIllegalAddress);
     (void)cudaGetLastError();

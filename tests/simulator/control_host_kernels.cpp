@@ -26,7 +26,7 @@ cudaError_t cudaLaunchCooperativeKernel_ptsz(const void*, dim3, dim3, void** arg
 
 namespace {
 
-// What nvcc would make of a kernel's host side. Never called: only the address counts.
+// Stand for nvcc's host stubs of kernels. Never called: only the address matters.
 void add(int*, int) { std::abort(); }
 void empty() { std::abort(); }
 struct alignas(64) wide {
@@ -51,7 +51,6 @@ struct bodies {
     }
 };
 
-/// A number on the device, and a launch that adds to it.
 struct number {
     int* there = static_cast<int*>(device_memory(sizeof(int)));
 
@@ -112,7 +111,7 @@ TEST_CASE("a launch copies its arguments when it is made", "[simulator][kernels]
     bodies const registered;
     number n;
     gate closed{nullptr};
-    for (int i = 1; i <= 3; ++i) REQUIRE(n.launch_add(i) == cudaSuccess);  // from a variable that is gone
+    for (int i = 1; i <= 3; ++i) REQUIRE(n.launch_add(i) == cudaSuccess);  // from a dead variable
     closed.open();
     CHECK(n.value() == 6);
 }
@@ -203,7 +202,7 @@ TEST_CASE("a kernel without a body for the host is told of on standard error, on
         for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
         return n;
     };
-    auto const told = run_again("CUOTA_PLANTED=1", name);  // in words; the first call's place is there, too
+    auto const told = run_again("CUOTA_PLANTED=1", name);  // as text, with the location of the first call
     INFO(told.text);
     CHECK(told.status == 0);
     CHECK(times(told.text, "cuota simulator: cudaLaunchKernel at control_host_kernels.cpp:") == 2);

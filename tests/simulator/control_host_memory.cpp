@@ -7,7 +7,7 @@ using namespace control;
 
 namespace {
 
-// Runs `take` with the n-th request for host memory failing, for every n, until it succeeds; `give` gives back what it took.
+// Runs `take` with the n-th host allocation failing, for every n, until it succeeds; `give` frees its result.
 template <class Take, class Give>
 void with_every_request_failing(Take take, Give give) {
     auto const before = sim::live();
@@ -50,10 +50,10 @@ void with_every_request_failing(Take take, Give give) {
 
 }  // namespace
 
-// AddressSanitizer says whether the memory itself went.
+// AddressSanitizer reports memory that is not freed.
 TEST_CASE("memory that cannot be written down for want of host memory is given back", "[simulator][memory]") {
     SECTION("cudaMalloc") {
-        for (int i = 0; i != 40; ++i)  // until a list of what was given back has to grow
+        for (int i = 0; i != 40; ++i)  // until a list of freed blocks must grow
             with_every_request_failing([](void** p) { return cudaMalloc(p, 5000); },
                                        [](void* p) { return cudaFree(p); });
     }
@@ -77,7 +77,7 @@ TEST_CASE("work that waits for other work is not lost when the host has no memor
         cudaStream_t others[20] = {};
         cudaEvent_t done = nullptr;
         REQUIRE(cudaEventCreateWithFlags(&done, cudaEventDisableTiming) == cudaSuccess);
-        int ran = 0;  // one after the other: each waits for the one before
+        int ran = 0;  // each waits for the previous one
         auto const add = [](void* to) { ++*static_cast<int*>(to); };
         {
             sim::hold const still;

@@ -9,7 +9,7 @@ using namespace control;
 
 namespace {
 
-/// Counts how often it is destroyed, to tell what becomes of a kernel's body.
+/// Counts its destructions, to follow the lifetime of a kernel's body.
 struct dropped {
     explicit dropped(int& n) : count{&n} {}
     dropped(dropped&& other) noexcept : count{std::exchange(other.count, nullptr)} {}
@@ -22,7 +22,7 @@ struct dropped {
     int* count;
 };
 
-/// A device that has failed: the kernel "bad" threw on it.
+/// Makes the device fail: the kernel "bad" throws on it.
 void fail(cudaStream_t s) {
     REQUIRE(launch(s, "bad", [] { throw std::runtime_error{"index 7 of 5"}; }) == cudaSuccess);
     REQUIRE(cudaStreamSynchronize(s) == cudaErrorLaunchFailure);
@@ -190,7 +190,7 @@ TEST_CASE("the failure of one device leaves the others alone", "[simulator][kern
     REQUIRE(cudaSetDevice(1) == cudaSuccess);
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
     CHECK(cuota_simulator_fault() == std::string{});
-    CHECK(cudaGetLastError() == cudaErrorLaunchFailure);  // of the thread, from before
+    CHECK(cudaGetLastError() == cudaErrorLaunchFailure);  // the thread's error, from before
     CHECK(cudaGetLastError() == cudaSuccess);
     REQUIRE(cudaSetDevice(0) == cudaSuccess);
 }

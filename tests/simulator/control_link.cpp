@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-// The time that copies and kernels take. A busy machine may only make it longer, so that only "at least" is said.
+// The time that copies and kernels take. A busy machine can only prolong it, so the tests check lower bounds.
 
 using namespace control;
 using namespace std::chrono_literals;
@@ -51,7 +51,7 @@ struct streams {
     void synchronise() const { REQUIRE(cudaDeviceSynchronize() == cudaSuccess); }
 };
 
-/// What `work` takes in its stream, as events see it.
+/// Returns the duration of `work` in its stream, measured by events.
 template <class Work>
 nanoseconds elapsed(cudaStream_t s, Work work) {
     auto const begin = new_event(), end = new_event();
@@ -63,7 +63,7 @@ nanoseconds elapsed(cudaStream_t s, Work work) {
     CHECK(cudaEventElapsedTime(&ms, begin, end) == cudaSuccess);
     CHECK(cudaEventDestroy(begin) == cudaSuccess);
     CHECK(cudaEventDestroy(end) == cudaSuccess);
-    return nanoseconds{static_cast<std::int64_t>(static_cast<double>(ms) * 1e6) + 1000};  // a float is short
+    return nanoseconds{static_cast<std::int64_t>(static_cast<double>(ms) * 1e6) + 1000};  // float precision
 }
 
 nanoseconds together(sim::passage const& a, sim::passage const& b) {
@@ -141,7 +141,7 @@ TEST_CASE("directions, engines, devices and kernels do not wait for each other",
     streams const s;
     sim::set_schedule(sim::schedule::workers);
     auto const overlap = [&](sim::link_options const& link, auto first, auto second) {
-        for (;;) {  // until both were taken up in time
+        for (;;) {  // until both were started in time
             sim::set_link(link);
             {
                 sim::hold both;
@@ -199,7 +199,7 @@ TEST_CASE("kernels take the time of their name, or that of all", "[simulator][li
     sim::set_link({});
     REQUIRE(launch(s.a, "slow", [] {}) == cudaSuccess);
     s.synchronise();
-    CHECK(sim::passages().empty());  // nothing takes time
+    CHECK(sim::passages().empty());  // no operation takes time
 }
 
 TEST_CASE("one copy can be made late", "[simulator][link]") {
@@ -230,7 +230,7 @@ TEST_CASE("a late copy arrives when it is done and not before", "[simulator][lin
     auto const begin = steady_clock::now();
     mem.to_device(s.a);
     CHECK(all_are(contents(mem.device, 64), 2));
-    CHECK(steady_clock::now() - begin >= 40ms);  // there and back
+    CHECK(steady_clock::now() - begin >= 40ms);  // in both directions
 }
 
 TEST_CASE("times that make no sense are refused", "[simulator][link]") {

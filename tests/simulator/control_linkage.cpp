@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simulator/control.hpp"
 
-// Names that compilers put into object files: what nvcc writes for kernels, and what the header's switch for
-// per-thread default streams renames.
+// Names that compilers write into object files: those of nvcc for kernels, and those that the header's macro for per-thread default streams
+// renames.
 
 using namespace control;
 

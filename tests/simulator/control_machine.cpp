@@ -206,7 +206,7 @@ TEST_CASE("stream-ordered memory becomes garbage when the stream gets there", "[
 
 TEST_CASE("using stream-ordered memory outside of its life fails the device", "[simulator][machine]") {
     machine m;
-    sim::set_order_checks(sim::order_checks::report);  // the device fails, whatever a race does
+    sim::set_order_checks(sim::order_checks::report);  // the device fails with or without a race
     auto const a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     void* p = nullptr;
     SECTION("before its allocation has been reached") {
@@ -218,7 +218,7 @@ TEST_CASE("using stream-ordered memory outside of its life fails the device", "[
         CHECK(std::string{cuota_simulator_fault()}.find("before") != std::string::npos);
         closed.open();
         (void)cudaFreeAsync(p, a);
-        CHECK(sim::misuse().races == 1);  // with the allocation; the host has waited before the free
+        CHECK(sim::misuse().races == 1);  // with the allocation; the host waited before the free
     }
     SECTION("after its free") {
         REQUIRE(cudaMallocAsync(&p, 100, a) == cudaSuccess);
@@ -250,7 +250,7 @@ TEST_CASE("events, kernels and pools belong to one device", "[simulator][machine
     CHECK(cudaEventRecord(e, s) == cudaErrorInvalidResourceHandle);
     CHECK(cudaEventElapsedTime(&ms, e, mine) == cudaErrorInvalidResourceHandle);
     CHECK(launch(s, "k", [] {}) == cudaErrorInvalidResourceHandle);
-    CHECK(cudaStreamWaitEvent(s, e, 0) == cudaSuccess);  // across devices this is fine
+    CHECK(cudaStreamWaitEvent(s, e, 0) == cudaSuccess);  // allowed across devices
     CHECK(cudaStreamSynchronize(s) == cudaSuccess);
     cudaMemPool_t pool = nullptr;
     void* p = nullptr;
@@ -261,7 +261,7 @@ TEST_CASE("events, kernels and pools belong to one device", "[simulator][machine
         REQUIRE(cudaPointerGetAttributes(&where, memory) == cudaSuccess);
         return where.device;
     };
-    REQUIRE(cudaMallocFromPoolAsync(&p, 16, pool, s) == cudaSuccess);  // a pool's memory goes with any stream
+    REQUIRE(cudaMallocFromPoolAsync(&p, 16, pool, s) == cudaSuccess);  // in a stream of any device
     CHECK(device_of(p) == 0);
     CHECK(cudaFreeAsync(p, s) == cudaSuccess);
     REQUIRE(cudaMallocAsync(&p, 16, s) == cudaSuccess);  // from the stream's device, not the current one

@@ -12,14 +12,14 @@
 #include <thread>
 #include <vector>
 
-// What strict memory finds, what it lets through, and what becomes of what it finds. Which mistakes of programs come
-// to light this way, one by one, is said in control_bugs_*.cpp.
+// Findings of strict memory, accesses that it allows, and the consequences of a finding. The individual mistakes are tested in
+// control_bugs_*.cpp.
 
 using namespace control;
 
 namespace {
 
-/// A machine with strict memory, whatever the environment says.
+/// A machine with strict memory, independent of the environment.
 struct strict_machine : machine {
     explicit strict_machine(sim::options shape = {}) : machine{shape} {
         sim::set_memory_checks(sim::memory_checks::strict);
@@ -36,7 +36,7 @@ std::string only_misuse() {
     return lines.front();
 }
 
-/// Runs a kernel that does something to memory, and gives what the device says afterwards.
+/// Runs a kernel that accesses memory, and returns the device's error afterwards.
 template <class F>
 cudaError_t run_kernel(F f) {
     REQUIRE(launch(cudaStreamPerThread, "k", f) == cudaSuccess);
@@ -148,7 +148,7 @@ TEST_CASE("a fault that has nothing to do with devices goes where it went before
         };
         std::signal(SIGSEGV, how[0] == 'h' ? mine : SIG_DFL);
         sim::set_memory_checks(sim::memory_checks::strict);
-        auto* const p = device_memory(100);  // from here on faults are watched
+        auto* const p = device_memory(100);  // from here on faults are handled
         (void)run_kernel([p] { *static_cast<char*>(p) = 1; });
         if (how[0] == 'r') std::raise(SIGSEGV);
         *reinterpret_cast<char volatile*>(std::uintptr_t{16}) = 1;
@@ -179,7 +179,7 @@ TEST_CASE("a kernel that touches what is not there fails the device, as on a GPU
     CHECK(only_misuse() == fault);
     CHECK(sim::misuse().out_of_bounds == (near ? 1 : 0));
     CHECK(sim::misuse().illegal_accesses == (near ? 0 : 1));
-    // For good, like every failure of a device.
+    // Permanent, like every failure of a device.
     CHECK(cudaMemset(p, 0, 1) == cudaErrorIllegalAddress);
     CHECK(cudaFree(p) == cudaErrorIllegalAddress);
     sim::reset();
@@ -200,7 +200,7 @@ TEST_CASE("a kernel that writes one byte beside its memory is named when it ends
     CHECK(has(line, "kernel k at control.hpp:"));
     CHECK(has(line, where == -1 ? "1 byte before #" : where < 0 ? "200 bytes before #" : "1 byte behind #"));
     CHECK(sim::misuse().out_of_bounds == 1);
-    CHECK(run_kernel([=] { p[0] = 1; }) == cudaSuccess);  // told once: the guard is whole again
+    CHECK(run_kernel([=] { p[0] = 1; }) == cudaSuccess);  // reported once: the guard bytes are restored
     CHECK(cudaFree(p) == cudaSuccess);
     CHECK(sim::misuse().total() == 1);
 }
@@ -256,7 +256,7 @@ TEST_CASE("a copy to the host of what nobody has written is told", "[simulator][
     CHECK(has(only_misuse(), " reads byte 600 of #"));
     CHECK(has(only_misuse(), ", which nobody has written"));
 
-    // It stays so through a copy on the device, and ends with any write, a kernel's as well.
+    // Bytes stay unwritten when they are copied on the device; any write ends this, also one by a kernel.
     CHECK(cudaMemcpy(q, p, bytes, cudaMemcpyDeviceToDevice) == cudaSuccess);
     CHECK(cudaMemcpy(host.data(), q, bytes, cudaMemcpyDeviceToHost) == cudaSuccess);
     CHECK(reads() == 2);
@@ -318,7 +318,7 @@ TEST_CASE("stream-ordered memory is open from its allocation on, and until its r
         gate g{a};
         REQUIRE(cudaMallocAsync(reinterpret_cast<void**>(&p), 100, a) == cudaSuccess);
         if (early) {
-            g.wait_until_reached();  // what a device has not begun when it fails is never called
+            g.wait_until_reached();  // work that a failed device has not begun is never called
             REQUIRE(launch(b, "early", [p] { *p = 1; }) == cudaSuccess);
             CHECK(cudaStreamSynchronize(b) == cudaErrorIllegalAddress);
             CHECK(has(only_misuse(), ", which is not there yet"));
@@ -352,7 +352,7 @@ TEST_CASE("mapped memory is closed and opened as well", "[simulator][memory_chec
         mapped const first{d, r.start, a}, second{d, r.start + bytes, b};
         auto* const p = static_cast<int*>(pointer(r.start));
         auto const last = 2 * bytes / sizeof(int) - 1;
-        REQUIRE(cudaMemset(p, 0, 2 * bytes) == cudaSuccess);  // across both
+        REQUIRE(cudaMemset(p, 0, 2 * bytes) == cudaSuccess);  // across both mappings
         CHECK(run_kernel([=] { p[0] = 1, p[last] = 2; }) == cudaSuccess);
         std::vector<int> host(last + 1);
         REQUIRE(cudaMemcpy(host.data(), p, 2 * bytes, cudaMemcpyDeviceToHost) == cudaSuccess);
@@ -380,7 +380,7 @@ TEST_CASE("a kernel that writes what may only be read fails the device", "[simul
         CHECK(run_kernel([p] { (void)*p; }) == cudaSuccess);
         CHECK(run_kernel([p] { *p = *p + 1; }) == cudaErrorIllegalAddress);
         CHECK(has(only_misuse(), ", which may only be read"));
-        sim::reset();  // the device works again, for what is given back
+        sim::reset();  // makes the device usable for the deallocation
         CHECK(d.unmap(r.start, bytes) == CUDA_SUCCESS);
     }
     (void)cudaGetLastError();
@@ -399,7 +399,7 @@ TEST_CASE("what the program says of itself is in the messages", "[simulator][mem
     cuota_simulator_next_call("/somewhere/train.cpp", 32, "");
     CHECK(cudaMemset(p, 0, 101) == cudaErrorInvalidValue);
     CHECK(has(only_misuse(), "cudaMemset at train.cpp:32 wants 101 bytes from #"));
-    CHECK(cudaMemset(p, 0, 100) == cudaSuccess);  // it was for one call
+    CHECK(cudaMemset(p, 0, 100) == cudaSuccess);  // the location was for one call
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
     CHECK(cudaFree(p) == cudaSuccess);
     CHECK(cudaFree(p) == cudaErrorInvalidValue);
@@ -425,7 +425,7 @@ TEST_CASE("what is borrowed is checked at every launch, until it is given back",
     REQUIRE(launch(b, "reader", [] {}) == cudaSuccess);
     CHECK(races() == 1);
     cuota_simulator_return(number);
-    cuota_simulator_return(number);  // nothing
+    cuota_simulator_return(number);  // no effect
     REQUIRE(launch(a, "third", [] {}) == cudaSuccess);
     CHECK(sim::order_checked().accesses == 3);
     CHECK(cudaFree(p) == cudaSuccess);

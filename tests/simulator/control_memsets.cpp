@@ -4,7 +4,7 @@
 #include "simulator/virtual_memory.hpp"
 #include "support/last_error.hpp"
 
-// The driver's memsets: what they do that is right is in conformance_memsets.cpp.
+// Misuse of the driver's memsets; conformance_memsets.cpp tests correct use.
 
 using namespace control;
 using conformance::entry_point;
@@ -44,7 +44,7 @@ TEST_CASE("a memset of the driver that is too long for its memory is refused and
     REQUIRE(reports.size() == 2);
     CHECK(reports[1].find("cuMemsetD16Async") != std::string::npos);
     CHECK(reports[1].find("wants 1000 bytes from byte 2 of") != std::string::npos);
-    CHECK(support::last_error() == cudaSuccess);  // the driver leaves none
+    CHECK(support::last_error() == cudaSuccess);  // the driver sets none
 }
 
 TEST_CASE("a memset of the driver is checked against what other streams do", "[simulator][memsets]") {

@@ -39,7 +39,7 @@ TEST_CASE("held work starts by itself when the hold ends", "[simulator][order]")
         sim::hold all;
         REQUIRE(launch(s, "k", [&] { ran.set_value(); }) == cudaSuccess);
     }
-    ran.get_future().wait();  // nobody synchronises
+    ran.get_future().wait();  // without synchronization
     CHECK(cudaStreamSynchronize(s) == cudaSuccess);
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
 }
@@ -91,7 +91,7 @@ TEST_CASE("order that the program asked for survives any delay", "[simulator][or
         REQUIRE(launch(b, "first", all_to(i, i + 1)) == cudaSuccess);
         hand_over(b, c);
         REQUIRE(launch(nullptr, "second", all_to(i + 1, i + 2)) ==
-                cudaSuccess);  // after c by the default rules
+                cudaSuccess);  // after c by the default stream's rules
         REQUIRE(launch(c, "third", all_to(i + 2, i + 3)) == cudaSuccess);
         hand_over(c, a);
     }

@@ -80,7 +80,7 @@ TEST_CASE("a copy between devices comes after the work of both, and before what 
         REQUIRE(cudaMemcpyPeer(here, 0, there, 1, 256) == cudaSuccess);
         on other{1};
         REQUIRE(cudaMemset(there, 9, 256) == cudaSuccess);
-        std::this_thread::sleep_for(std::chrono::milliseconds{5});  // for what does not wait its turn
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});  // time to go wrong
     }
     CHECK(all_are(contents(here, 256), 7));
     CHECK(sim::misuse().races == 0);

@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Ten bugs of CUDA programs, each with its corrected twin, under ten seeds. The table says by what each is found in
-// which build: by the simulator itself with strict memory in the plain one, with a sanitizer's eyes in theirs.
-// In every build a twin must be clean of all of them. With CUOTA_PLANTED_TABLE set the counts are printed.
+// Ten bugs of CUDA programs, each with its corrected twin, under ten seeds. The table lists each bug's detector by build: the simulator
+// with strict memory in the plain build, the sanitizer in its build. In every build all detectors must be silent about the twin.
+// CUOTA_PLANTED_TABLE prints the counts.
 
 using namespace control;
 
@@ -23,19 +23,18 @@ constexpr int seeds = 10, enough = 9;
 constexpr int count = 4096;
 constexpr std::size_t whole = count * sizeof(int);
 
-/// Everything that a seed decides.
 void seed_the_machine(int seed) {
     sim::set_jitter(static_cast<std::uint64_t>(seed), std::chrono::microseconds{300});
 }
 
-/// What the programs work with. Elements are ints: byte by byte, g++ 12's ThreadSanitizer misses races.
+/// The objects that the programs use. Elements are ints: byte by byte, g++ 12's ThreadSanitizer misses races.
 struct workbench {
     cudaStream_t a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     cudaEvent_t event = new_event(cudaEventDisableTiming);
     int* device = static_cast<int*>(device_memory(whole));
     int* pinned = reinterpret_cast<int*>(pinned_memory(whole));
     bool fixed;
-    bool right = true;  ///< what the host has seen at the end
+    bool right = true;  ///< the values that the host has read are correct
 
     explicit workbench(bool is_fixed) : fixed{is_fixed} {
         REQUIRE(cudaMemset(device, 0, whole) == cudaSuccess);
@@ -73,8 +72,8 @@ struct workbench {
     }
 };
 
-/// By what a bug is found, in words of the sections of a child's output. In brackets: sometimes, which is counted and
-/// not asked for. Empty: not run there.
+/// The detectors of a bug by build, named by sections of a child's output. In brackets: detects it sometimes; counted but not required.
+/// Empty: not run in that build.
 struct planted {
     char const* name;
     char const *plain, *asan, *tsan;
@@ -136,7 +135,7 @@ constexpr planted table[] = {
     {"use on stream B before cudaMallocAsync on A is reached", "order", "(order) (asan)", "tsan",
      [](workbench& w) {
          void* p = nullptr;
-         w.write(w.a, w.device, 1);  // so that the stream has something to do first
+         w.write(w.a, w.device, 1);  // gives the stream some work first
          REQUIRE(cudaMallocAsync(&p, whole, w.a) == cudaSuccess);
          if (w.fixed) w.order(w.a, w.b);
          w.write(w.b, p, 1);
@@ -171,7 +170,7 @@ constexpr char const* expected(planted const& p) {
 
 // ---- the child ----
 
-/// Runs a program once, and prints what the simulator knows of it and what the values say.
+/// Runs a program once, and prints the simulator's counts and whether the values are correct.
 void run_once(planted const& p, bool fixed, int seed) {
     std::size_t alive = 0;
     bool right = true;
@@ -192,11 +191,11 @@ void run_once(planted const& p, bool fixed, int seed) {
     std::fputs("[end]\n", stderr);
 }
 
-/// A bug may end its process, so that each run has one of its own.
+/// A bug may end its process, so each run has its own.
 void run_all_seeds(planted const& p, bool fixed) {
     for (int seed = 1; seed <= seeds; ++seed) {
         std::fprintf(stderr, "[seed]\n");
-        auto const child = fork();  // of a process that has started no thread yet
+        auto const child = fork();  // of a process that has not started a thread yet
         REQUIRE(child >= 0);
         if (child == 0) {
             run_once(p, fixed, seed);
@@ -224,8 +223,8 @@ constexpr mode modes[] = {
 };
 
 struct findings {
-    std::map<std::string, int> by_mode;  ///< in how many seeds
-    int complete = 0;                    ///< seeds that came to their end
+    std::map<std::string, int> by_mode;  ///< number of seeds
+    int complete = 0;                    ///< seeds that ran to completion
     int begun = 0;
 };
 
@@ -270,7 +269,7 @@ void check_twin(std::size_t index) {
 
 void check_bug(std::size_t index) {
     std::string_view const wanted = expected(table[index]);
-    if (wanted.empty()) return;  // another build's business: see the table
+    if (wanted.empty()) return;  // tested in another build: see the table
     auto const r = run_in_child(index, false);
     auto const f = findings_of(r.text);
     if (std::getenv("CUOTA_PLANTED_TABLE"))
@@ -285,7 +284,7 @@ void check_bug(std::size_t index) {
         }
 }
 
-/// Whether some build's modes find it for certain.
+/// Returns whether at least one build detects it always.
 constexpr bool is_found(planted const& p) {
     for (auto const* const modes_of_build : {p.plain, p.asan, p.tsan})
         if (*modes_of_build != '\0' && *modes_of_build != '(') return true;

@@ -9,8 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// What a program sees of the simulator from outside: environment variables, the report at exit, forked
-// children.
+// The simulator from outside of a program: environment variables, the report at exit, forked children.
 
 using namespace control;
 
@@ -19,7 +18,7 @@ namespace {
 constexpr char const* plain_test = "a program that allocates and frees and asks for the free memory";
 
 outcome run_plain(std::string const& variables) {
-    // Only the simulator's own accounting is the subject, so that children that leak must not fail for it.
+    // Only the simulator's accounting is tested, so LeakSanitizer must not fail leaking children.
     return run_again("ASAN_OPTIONS=detect_leaks=0 CUOTA_SIM_REPORT=stderr " + variables, plain_test);
 }
 
@@ -106,7 +105,7 @@ TEST_CASE("calls can be made to fail by chance and by size from outside", "[simu
         INFO(r.text);
         CHECK(r.status != 0);
         CHECK(r.report.at("faults_injected") >= 1);
-        CHECK(r.report.count("calls.cudaMalloc") == 0);  // a test gives up at the first
+        CHECK(r.report.count("calls.cudaMalloc") == 0);  // a test stops at the first
     }
     SECTION("never") {
         auto const r = run_plain("CUOTA_SIM_FAIL=any:0%:seed=7");
@@ -142,7 +141,7 @@ TEST_CASE("calls can be made to fail by chance and by size from outside", "[simu
 
 TEST_CASE("other programs and jitter can be set from outside", "[simulator][process]") {
     CHECK(run_plain("CUOTA_SIM_MEMORY=1MiB CUOTA_SIM_OTHERS=1020KiB").status == 0);
-    CHECK(run_plain("CUOTA_SIM_MEMORY=1MiB CUOTA_SIM_OTHERS=1MiB").status != 0);  // no room for its kilobyte
+    CHECK(run_plain("CUOTA_SIM_MEMORY=1MiB CUOTA_SIM_OTHERS=1MiB").status != 0);  // too little left
     CHECK(run_plain("CUOTA_SIM_JITTER=100us").status == 0);
     CHECK(run_plain("CUOTA_SIM_JITTER=0.1ms:seed=3").status == 0);
 }
@@ -226,7 +225,7 @@ TEST_CASE("static objects give back after main, as long as the program runs", "[
 TEST_CASE("a program ends whatever is still queued", "[simulator][process]") {
     constexpr char const* name = "a program ends whatever is still queued";
     if (std::getenv("CUOTA_PLANTED")) {
-        static auto* const never = new sim::hold;  // nobody ends it
+        static auto* const never = new sim::hold;  // never destroyed
         (void)never;
         auto const s = new_stream();
         auto* const d = device_memory(100);

@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-// The happens-before checker. Each rule has a program that breaks it and a twin that does not: the one must be
-// found however the work happens to fall, the other never.
+// The happens-before checker. Each rule has a program that violates it, which must be reported under any timing, and a corrected twin,
+// which must never be.
 
 using namespace control;
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t size = 1024;
 
-/// A machine on which races are counted and frees wait for the device, whatever the environment says.
+/// A machine that counts races and whose frees wait for the device, independent of the environment.
 struct bench {
     bench() {
         sim::set_order_checks(sim::order_checks::report);
@@ -38,7 +38,7 @@ struct bench {
     unsigned char* pinned = pinned_memory(size);
 };
 
-/// ThreadSanitizer would rightly end a program that is wrong. There the accesses are only said to be made.
+/// ThreadSanitizer would rightly end an incorrect program. There the accesses are declared, not made.
 void declared(cudaStream_t s, void const* p, std::size_t bytes, bool writes) {
     cuota_simulator_declare(s, p, bytes, writes);
     REQUIRE(launch(s, writes ? "write" : "read", [] {}) == cudaSuccess);
@@ -67,7 +67,7 @@ void order(bench& w, cudaStream_t first, cudaStream_t then) {
 
 std::uint64_t races() { return sim::misuse().races; }
 
-/// One race with the bug; none without it.
+/// Checks for one race with the bug, and none without it.
 void planted(std::function<void(bench&, bool fixed)> const& program) {
     for (bool const fixed : {false, true}) {
         bench w;
@@ -155,7 +155,7 @@ TEST_CASE("a wait for an event that is over orders all the same", "[simulator][r
     planted([](bench& w, bool fixed) {
         write(w.a, w.device);
         record(w.event, w.a);
-        // Over, and nobody has asked the runtime: a kernel tells the program behind its back.
+        // The work has finished, but the program learns it from a kernel and not from the runtime.
         std::promise<void> over;
         REQUIRE(launch(w.a, "k", [&] { over.set_value(); }) == cudaSuccess);
         over.get_future().wait();
@@ -168,8 +168,7 @@ TEST_CASE("use on another stream before cudaMallocAsync is reached is found", "[
     planted([](bench& w, bool fixed) {
         void* p = nullptr;
         REQUIRE(cudaMallocAsync(&p, size, w.a) == cudaSuccess);
-        REQUIRE(cudaStreamQuery(w.blocking) ==
-                cudaSuccess);  // another stream: it says nothing about this one
+        REQUIRE(cudaStreamQuery(w.blocking) == cudaSuccess);  // another stream: it proves nothing about w.a
         if (fixed) order(w, w.a, w.b);
         cuota_simulator_declare(w.b, p, size, 1);
         REQUIRE(launch(w.b, "fill", [] {}) == cudaSuccess);
@@ -293,7 +292,7 @@ TEST_CASE("a synchronised stream stands for what it has waited for", "[simulator
     planted([](bench& w, bool fixed) {
         write(w.a, w.device);
         if (fixed) order(w, w.a, w.b);
-        REQUIRE(cudaStreamSynchronize(w.b) == cudaSuccess);  // which may have had no work of its own
+        REQUIRE(cudaStreamSynchronize(w.b) == cudaSuccess);  // may have had no work of its own
         write(w.blocking, w.device);
     });
 }
@@ -317,7 +316,7 @@ TEST_CASE("two reads are no race, nor are bytes that do not meet", "[simulator][
     write(w.a, w.device + 512, 100);
     write(w.b, w.device + 612, 100);
     CHECK(races() == 0);
-    write(w.b, w.device + 611, 1);  // one byte of the other's
+    write(w.b, w.device + 611, 1);  // one byte of the other range
     CHECK(races() == 1);
 }
 
@@ -338,7 +337,7 @@ TEST_CASE("a kernel is checked for what was declared for it, and only that launc
     REQUIRE(races() == 1);
     CHECK(sim::order_reports()[0].find("kernel k at ") == 0);
     int local = 0;
-    cuota_simulator_declare(w.b, &local, sizeof local, 1);  // nothing the runtime knows
+    cuota_simulator_declare(w.b, &local, sizeof local, 1);  // unknown to the runtime
     run(w.b);
     CHECK(races() == 1);
 }
@@ -363,7 +362,7 @@ TEST_CASE("a race is told in one line that names both operations", "[simulator][
     CHECK(line.find('\n') == std::string::npos);
     CHECK(sim::report().find("race    " + line) != std::string::npos);
     for (int i = 0; i < 10; ++i) copy(w.b, w.pinned, w.device);
-    CHECK(races() == 1);  // the same places again
+    CHECK(races() == 1);  // the same locations again
     CHECK(sim::order_checked().conflicts == 11);
 }
 
@@ -417,7 +416,7 @@ TEST_CASE("the environment can make a race fatal, or nothing at all", "[simulato
         CHECK(cudaStreamDestroy(b) == cudaSuccess);
         return;
     }
-    // A program under ThreadSanitizer would end for the race itself.
+    // ThreadSanitizer would end the program for the race itself.
     std::string const child =
         "TSAN_OPTIONS=report_bugs=0 CUOTA_PLANTED=1 CUOTA_SIM_REPORT=stderr CUOTA_SIM_ORDER=";
     auto const fatal = run_again(child + "fatal", name);

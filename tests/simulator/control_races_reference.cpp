@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-// The happens-before checker against a reference that keeps every operation and what reaches it.
+// The happens-before checker compared with a reference that stores every operation and all its predecessors.
 
 using namespace control;
 
@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t most_steps = 64;
 using node_set = std::bitset<most_steps>;
 
-/// All operations of one small program, each with the set of those that come before it.
+/// All operations of one small program, each with the set of its predecessors.
 class reference {
 public:
     static constexpr int streams = 4, events = 3;
@@ -49,7 +49,7 @@ public:
         for (auto const& s : of_stream_) host_ |= s;
     }
 
-    /// Notes an access and says whether an earlier one conflicts with it and is not before it.
+    /// Adds an access and returns whether an earlier one conflicts with it and does not precede it.
     bool races(int operation, int block, std::size_t begin, std::size_t end, bool writes) {
         bool found = false;
         for (auto const& x : accesses_) {
@@ -70,7 +70,7 @@ private:
 
     static std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-    /// What an operation of the stream would come after.
+    /// Returns the predecessors of the stream's next operation.
     [[nodiscard]] node_set next(int stream) const {
         auto before = host_ | of_stream_[at(stream)];
         if (stream == 0) before |= of_stream_[1] | of_stream_[2];
@@ -85,12 +85,11 @@ private:
     std::vector<access> accesses_;
 };
 
-/// What the programs work with. Every program has bytes of its own and records its events anew, so that nothing
-/// of one is left for the next.
+/// The objects that the programs use. Every program has its own bytes and records its events anew, so programs are independent.
 struct world {
     world() {
         sim::set_order_checks(sim::order_checks::report);
-        sim::set_unkindness({});  // the reference has frees wait
+        sim::set_unkindness({});  // frees wait, as in the reference
         streams = {nullptr, new_stream(), new_stream(), new_stream(cudaStreamNonBlocking)};
         device = static_cast<char*>(device_memory(bytes));
         pinned = reinterpret_cast<char*>(pinned_memory(bytes));
@@ -114,7 +113,7 @@ struct world {
     char *device = nullptr, *pinned = nullptr;
 };
 
-/// One random program, call by call on the simulator and on the reference.
+/// A random program, executed call by call on the simulator and on the reference.
 class program {
 public:
     program(world& w, std::uint64_t seed)
@@ -123,13 +122,12 @@ public:
         count_ = static_cast<int>(used);
         first_ = static_cast<int>(draw(0, reference::streams - used));
         for (int e = 0; e < reference::events; ++e) {
-            good_ &=
-                cudaEventRecord(event(e), w_.streams[3]) == cudaSuccess;  // lets go of the program before
+            good_ &= cudaEventRecord(event(e), w_.streams[3]) == cudaSuccess;  // replaces an older record
             known_.record(e, 3);
         }
     }
 
-    /// False when the two disagree about a step, which `story` then ends with.
+    /// Returns false if the two disagree about a step; `story` ends with that step.
     bool run(std::size_t steps) {
         for (std::size_t i = 0; i < steps && good_; ++i) step();
         for (auto& p : pooled_)
@@ -174,7 +172,7 @@ private:
                   std::to_string(y) + ")\n";
     }
 
-    /// The call has been made; the checker must have found what the reference finds.
+    /// Compares the checker's result for the latest call with the reference's.
     void compare(cudaError_t result, bool expected) {
         auto const conflicts = sim::order_checked().conflicts;
         bool const found = conflicts != conflicts_;
@@ -190,7 +188,7 @@ private:
         return {begin, draw(begin + 1, world::of_each)};
     }
 
-    /// Only under ThreadSanitizer are memsets and copies left to declared kernels, for it would see the races.
+    /// Only under ThreadSanitizer, which would see the races, declared kernels replace memsets and copies.
     void set(int s) {
         if (under_thread_sanitizer) return use_kernel(s);
         auto const [begin, end] = any_range();
@@ -203,7 +201,7 @@ private:
         if (under_thread_sanitizer) return use_kernel(s);
         auto const [begin, end] = any_range();
         auto const bytes = std::min(end - begin, world::of_each / 2), to = draw(0, world::of_each - bytes);
-        auto const way = draw(0, 2);  // up, down, on the device
+        auto const way = draw(0, 2);  // to the device, to the host, on the device
         say(way == 0 ? "up" : way == 1 ? "down" : "copy", s, begin, begin + bytes);
         auto* const target = (way == 1 ? w_.pinned : w_.device) + base_ + to;
         auto const* const source = (way == 0 ? w_.pinned : w_.device) + base_ + begin;
@@ -290,7 +288,7 @@ private:
         if (p) free_pooled(p, s);
     }
 
-    /// A free that the device may reach before the allocation fails the device, so the host frees then.
+    /// A free that may run before its allocation would fail the device, so the host frees in that case.
     void free_pooled(void*& p, int s) {
         auto const i = static_cast<std::size_t>(&p - pooled_.data());
         bool const by_host = draw(0, 3) == 0 || !known_.follows(s, born_[i]);
@@ -329,7 +327,7 @@ TEST_CASE("the checker of order agrees with a reference on random programs", "[s
     world w;
     std::uint64_t raced = 0;
     for (std::uint64_t seed = 0; seed < programs; ++seed) {
-        if (seed * world::of_each % world::bytes == 0)  // bytes are used again
+        if (seed * world::of_each % world::bytes == 0)  // bytes are reused from here on
             REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
         program p{w, seed};
         if (!p.run(6 + seed % 12)) {

@@ -4,9 +4,8 @@
 
 #include <functional>
 
-// The simulator tells the sanitizers what CUDA orders and where its memory ends. Each test plants one bug and
-// its corrected twin in a child process: the sanitizer must report the one and stay quiet about the other.
-// More, under ten seeds each, stand in control_planted.cpp.
+// The simulator passes CUDA's ordering and the bounds of its memory on to the sanitizers. Each test runs one bug and its corrected twin in
+// child processes: the sanitizer must report the bug and nothing about the twin. control_planted.cpp has more, under ten seeds each.
 
 using namespace control;
 
@@ -14,8 +13,7 @@ namespace {
 
 constexpr int count = 4096;
 
-/// What the planted programs work with. Elements are ints: byte by byte, g++ 12's ThreadSanitizer misses
-/// races.
+/// The objects that the programs use. Elements are ints: byte by byte, g++ 12's ThreadSanitizer misses races.
 struct workbench {
     cudaStream_t a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking);
     cudaEvent_t event = new_event(cudaEventDisableTiming);
@@ -42,14 +40,14 @@ struct workbench {
     }
 };
 
-/// In the child: runs the program. In the parent: runs both children and compares.
+/// In the child, runs the program; in the parent, runs both children and compares.
 void planted(std::string const& test, std::function<void(workbench&, bool fixed)> const& program) {
     if (auto const* const fixed = std::getenv("CUOTA_PLANTED")) {
         workbench w;
         program(w, *fixed == '1');
         return;
     }
-    // Heap memory is what sanitizers know.
+    // Sanitizers track heap memory only.
     std::string const child = "CUOTA_SIM_CHECKS=heap CUOTA_PLANTED=";
     auto const bug = run_again(child + '0', test), twin = run_again(child + '1', test);
     INFO(twin.text);
@@ -91,7 +89,7 @@ TEST_CASE("device, pinned and stream-ordered memory that nobody frees is a leak"
             REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
         };
     };
-    // A child runs all three; each is enough for a report, so the parent asks for one at a time.
+    // A child runs all three; each alone causes a report, so the parent runs one at a time.
     auto const* const only = std::getenv("CUOTA_PLANTED_LEAK");
     std::string const kinds[] = {"device", "pinned", "pooled"};
     for (auto const& kind : kinds) {

@@ -14,7 +14,7 @@
 
 #include <unistd.h>
 
-// The seeded schedule: work runs as late as the rules of order allow, and the same way for the same seed.
+// The seeded schedule: work runs as late as the rules of order allow, in an order that the seed determines.
 
 using namespace control;
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint64_t seeds = 40;
 
-/// A machine whose work is late, and its streams.
+/// A machine with the late schedule, and its streams.
 struct late_machine {
     explicit late_machine(std::uint64_t seed, std::size_t stream_count = 2) {
         sim::set_schedule(sim::schedule::late, seed);
@@ -39,7 +39,7 @@ struct late_machine {
     std::vector<cudaStream_t> streams;
 };
 
-/// What `observe` returns when nothing but the seed has decided. On a busy machine that may take several times.
+/// Returns the result of `observe` from a run in which only the seed decided. On a busy machine that may need several runs.
 template <class Observe>
 auto by_seed_alone(Observe observe) {
     for (;;) {
@@ -49,18 +49,18 @@ auto by_seed_alone(Observe observe) {
     }
 }
 
-/// A random program of kernels, host functions and events over several streams, by one host thread.
+/// A random program of kernels, host functions and events on several streams, enqueued by one host thread.
 class random_program {
 public:
     explicit random_program(unsigned seed) : draw_{seed} {}
 
-    /// The operations in the order in which they ran.
+    /// Returns the operations in the order in which they ran.
     std::vector<int> run(std::uint64_t schedule_seed, std::size_t stream_count, int length) {
         late_machine late{schedule_seed, stream_count};
         last_.assign(stream_count, -1);
         std::vector<cudaEvent_t> const events{new_event(), new_event(), new_event()};
         std::vector<std::vector<int>> recorded(events.size());
-        std::vector<std::vector<int>> open(stream_count);  // what the stream's next operation comes after
+        std::vector<std::vector<int>> open(stream_count);  // the predecessors of the stream's next operation
         for (int i = 0; i < length; ++i) {
             auto const on = draw_() % stream_count;
             auto const event = draw_() % events.size();
@@ -85,7 +85,7 @@ public:
         return order_;
     }
 
-    /// Pairs of operations, of which the first was to come before the second.
+    /// Returns pairs of operations of which the first had to precede the second.
     [[nodiscard]] std::vector<std::pair<int, int>> const& promised() const { return promised_; }
 
 private:
@@ -176,7 +176,7 @@ TEST_CASE("a wait runs what it must, and with other seeds more", "[simulator][sc
             REQUIRE(cudaStreamSynchronize(late.streams[0]) == cudaSuccess);
             return ran.load();
         }));
-    CHECK(others.count(1) == 1);  // itself alone
+    CHECK(others.count(1) == 1);  // only itself
     CHECK(others.size() >= 3);
 }
 
@@ -270,7 +270,7 @@ TEST_CASE("work that waits for work of other streams, or for the host, goes on",
         CHECK(cudaStreamQuery(late.streams[0]) == cudaErrorNotReady);
         auto const free = new_stream(cudaStreamNonBlocking);
         REQUIRE(launch(free, "k", [] {}) == cudaSuccess);
-        CHECK(cudaStreamSynchronize(free) == cudaSuccess);  // whatever else it has begun
+        CHECK(cudaStreamSynchronize(free) == cudaSuccess);  // no matter what else has begun
         host.set_value();
         CHECK(cudaStreamSynchronize(late.streams[0]) == cudaSuccess);
         CHECK(cudaStreamDestroy(free) == cudaSuccess);
@@ -391,7 +391,7 @@ TEST_CASE("a forked child goes on late", "[simulator][schedule]") {
     for (auto const s : late.streams) REQUIRE(launch(s, "k", [&] { ++ran; }) == cudaSuccess);
     auto const child = fork();
     if (child == 0) {
-        while (ran != 2) {}  // what the parent had queued, and nobody waits for
+        while (ran != 2) {}  // the parent's queued work, without a wait
         bool good = launch(late.streams[0], "k", [&] { ++ran; }) == cudaSuccess;
         good = good && cudaDeviceSynchronize() == cudaSuccess && ran == 3;
         _exit(good ? 0 : 1);

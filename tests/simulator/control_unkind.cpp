@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-// Decisions that CUDA's documentation leaves open, taken the other way than drivers mostly take them.
+// Behavior that CUDA's documentation leaves open, chosen contrary to that of most drivers.
 
 using namespace control;
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t size = 1000;
 
-/// A machine of one unkindness, with races counted and memory of the given make.
+/// A machine with one unkind choice, which counts races and has memory with the given checks.
 struct unkind_machine {
     explicit unkind_machine(sim::unkindness how, sim::memory_checks checks = sim::memory_checks::heap) {
         sim::set_memory_checks(checks);
@@ -26,7 +26,7 @@ struct unkind_machine {
     machine m;
 };
 
-/// Waits for host functions without a call of CUDA's.
+/// Waits for host functions without a CUDA call.
 void wait_for_count(std::atomic<int>& count, int wanted) {
     for (int now = count; now != wanted; now = count) count.wait(now);
 }
@@ -65,7 +65,7 @@ TEST_CASE("serialised host functions: one that blocks holds up those of other st
         wait_for_count(called, 3);
         CHECK_FALSE(closed.passed());
     } else {
-        auto const d = new_stream(cudaStreamNonBlocking);  // other work goes on
+        auto const d = new_stream(cudaStreamNonBlocking);  // other work continues
         t.set(1, d);
         CHECK(cudaStreamSynchronize(d) == cudaSuccess);
         CHECK_FALSE(closed.passed());
@@ -117,7 +117,7 @@ TEST_CASE("a free at once waits for no work, and tells of what may still use the
     REQUIRE(cudaMemset(d, 0, size) == cudaSuccess);
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
     auto const enqueue = [&] {
-        if (under_thread_sanitizer) {  // it would rightly end the program: the accesses are only said to be made
+        if (under_thread_sanitizer) {  // ends the program for the races, so the accesses are only declared
             cuota_simulator_declare(s, d, size, 1);
             cuota_simulator_declare(s, pinned, size, 1);
             cuota_simulator_declare(s, page, size, 1);
@@ -143,13 +143,13 @@ TEST_CASE("a free at once waits for no work, and tells of what may still use the
         {
             sim::hold const still;
             REQUIRE(enqueue() == cudaSuccess);
-            free_all();  // it would never return
+            free_all();  // otherwise it would never return
         }
         CHECK(sim::misuse().races == 3);
         CHECK(has_place(sim::order_reports(), "cudaFree at control_unkind.cpp:"));
         CHECK(has_place(sim::order_reports(), "cudaFreeHost at control_unkind.cpp:"));
         CHECK(has_place(sim::order_reports(), "cudaHostUnregister at control_unkind.cpp:"));
-        if (!under_thread_sanitizer) {  // the device would have read what is not there any more
+        if (!under_thread_sanitizer) {  // the device would have read freed memory
             CHECK(cudaStreamSynchronize(s) == cudaErrorIllegalAddress);
             CHECK(sim::misuse().illegal_accesses == 1);
         }
@@ -189,11 +189,11 @@ TEST_CASE("memory that is freed at once is nobody else's while work may touch it
                 reached.set_value();
                 freed.get_future().wait();
                 CHECK(d[7] == 0xdd);
-                d[7] = 1;  // into nothing
+                d[7] = 1;  // into freed memory
             }) == cudaSuccess);
     reached.get_future().wait();
     CHECK(cudaFree(d) == cudaSuccess);
-    CHECK(free_bytes() == before);  // the device's memory is free again
+    CHECK(free_bytes() == before);  // the memory counts as free again
     std::vector<void*> others;
     for (int i = 0; i != 20; ++i) others.push_back(device_memory(size));
     for (auto* const p : others) CHECK(p != d);
@@ -212,17 +212,17 @@ TEST_CASE("stale errors: each call finds an error that somebody else has left", 
     CHECK(cudaGetDevice(&device) == cudaSuccess);
     CHECK(cudaPeekAtLastError() == stale);
     CHECK(cudaGetLastError() == stale);
-    CHECK(cudaGetLastError() == cudaSuccess);  // the reporting functions leave nothing
+    CHECK(cudaGetLastError() == cudaSuccess);  // the reporting functions leave none
     auto const s = new_stream();
     (void)cudaGetLastError();
     bool has_run = false;
     CHECK(launch(s, "good", [&has_run] { has_run = true; }) == cudaSuccess);
-    CHECK(cudaGetLastError() == stale);  // of a good launch
+    CHECK(cudaGetLastError() == stale);  // set by a successful launch
     CHECK(cudaStreamSynchronize(s) == cudaSuccess);
     CHECK(has_run);
     CHECK(cudaSetDevice(-1) == cudaErrorInvalidDevice);
     CHECK(cudaGetDevice(&device) == cudaSuccess);
-    CHECK(cudaGetLastError() == cudaErrorInvalidDevice);  // an older one stays
+    CHECK(cudaGetLastError() == cudaErrorInvalidDevice);  // an older one persists
     CHECK(cudaGetErrorName(stale) == std::string{"cudaErrorInvalidTexture"});
     CHECK(cudaStreamDestroy(s) == cudaSuccess);
     sim::set_unkindness({});

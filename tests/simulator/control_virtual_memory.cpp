@@ -17,13 +17,13 @@ TEST_CASE("physical memory is charged from its creation to its last handle and m
     {
         range const r{d, bytes};
         CHECK(sim::live().address_ranges == 1);
-        CHECK(free_bytes() == 8 * MiB);  // addresses cost nothing
+        CHECK(free_bytes() == 8 * MiB);  // reserved addresses use no memory
         auto const wanted = on_device(0);
         CUmemGenericAllocationHandle h = 0, more = 0;
         REQUIRE(d.create(&h, bytes, &wanted, 0) == CUDA_SUCCESS);
         CHECK(free_bytes() == 4 * MiB);
         CHECK(sim::live().device_bytes == bytes);
-        CHECK(sim::leaks().size() == 2);  // the range as well
+        CHECK(sim::leaks().size() == 2);  // including the range
         CHECK(d.create(&more, 6 * MiB, &wanted, 0) == CUDA_ERROR_OUT_OF_MEMORY);
 
         REQUIRE(d.map(r.start, bytes, 0, h, 0) == CUDA_SUCCESS);
@@ -144,7 +144,7 @@ TEST_CASE("work that comes to memory which was unmapped faults the device", "[si
         CHECK(fault.find("cudaMemsetAsync at control_virtual_memory.cpp:") == 0);
         CHECK(fault.find(" ran after its memory was freed: byte 0 of #") != std::string::npos);
         CHECK(fault.find(", freed by cuMemUnmap at control_virtual_memory.cpp:") != std::string::npos);
-        // It gives back all the same, and tells of the fault.
+        // It unmaps anyway, and returns the error.
         CHECK(d.unmap(r.start + (late ? 0 : bytes), bytes) == CUDA_ERROR_ILLEGAL_ADDRESS);
         sim::reset();
     }
@@ -171,7 +171,7 @@ TEST_CASE("memory that is unmapped while work may use it is a race", "[simulator
         CHECK(sim::misuse().races == (waits ? 0 : 1));
     }
     CHECK(sim::order_reports().back().find("cuMemUnmap at control_virtual_memory.cpp:") == 0);
-    CHECK(cudaStreamSynchronize(s) == cudaErrorIllegalAddress);  // the memset has come too late
+    CHECK(cudaStreamSynchronize(s) == cudaErrorIllegalAddress);  // the memset ran too late
     (void)cudaStreamDestroy(s);
     sim::reset();
     (void)cudaGetLastError();
@@ -241,7 +241,7 @@ TEST_CASE("a race is found in whichever mapping of a copy it is", "[simulator][v
         CHECK(sim::misuse().races == 1);
         cuota_simulator_declare(a, pointer(r.start + 100), 3 * bytes - 100, 0);
         REQUIRE(launch(a, "reader", [] {}) == cudaSuccess);
-        CHECK(sim::misuse().races == 4);  // it meets the second memset in all three
+        CHECK(sim::misuse().races == 4);  // it conflicts with the second memset in all three
         CHECK(cudaDeviceSynchronize() == cudaSuccess);
     }
     CHECK(cudaStreamDestroy(a) == cudaSuccess);

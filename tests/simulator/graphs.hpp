@@ -4,7 +4,7 @@
 
 #include "simulator/conformance.hpp"
 
-/// What the tests of captures and graphs share. It knows CUDA only.
+/// Shared by the tests of captures and graphs. Uses CUDA alone.
 namespace conformance {
 
 inline void begin_capture(cudaStream_t s, cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal) {
@@ -18,7 +18,7 @@ inline cudaGraph_t end_capture(cudaStream_t s) {
     return g;
 }
 
-/// Ends a capture that must have gone wrong, and says by which error.
+/// Ends a capture that must have failed, and returns its error.
 inline cudaError_t end_broken_capture(cudaStream_t s) {
     cudaGraph_t g = nullptr;
     auto const error = cudaStreamEndCapture(s, &g);
@@ -34,10 +34,9 @@ inline cudaStreamCaptureStatus status_of(cudaStream_t s) {
     return status;
 }
 
-/// A graph that can be launched.
 class executable {
 public:
-    /// Takes the graph over.
+    /// Takes ownership of the graph.
     explicit executable(cudaGraph_t g) {
         REQUIRE(cudaGraphInstantiate(&exec_, g, 0) == cudaSuccess);
         REQUIRE(cudaGraphDestroy(g) == cudaSuccess);
@@ -53,7 +52,7 @@ private:
     cudaGraphExec_t exec_ = nullptr;
 };
 
-/// Two streams that know nothing of each other, one that waits for the default stream, events, and memory.
+/// Two independent streams, one that waits for the default stream, events, and memory.
 struct capture_bench {
     static constexpr std::size_t bytes = 64;
 
@@ -65,7 +64,7 @@ struct capture_bench {
 
     capture_bench() {
         REQUIRE(cudaMemset(device, 0, bytes) == cudaSuccess);
-        REQUIRE(cudaDeviceSynchronize() == cudaSuccess);  // the memset itself waits for nothing
+        REQUIRE(cudaDeviceSynchronize() == cudaSuccess);  // the memset itself does not wait
     }
     ~capture_bench() {
         (void)cudaGetLastError();

@@ -13,7 +13,7 @@
 #include "simulator/control.hpp"
 #include "support/sanitizer.hpp"
 
-/// Tests that look at a whole program from outside run this one again on one of its own tests.
+/// Runs this test program again on one of its tests, for tests that inspect a whole program from outside.
 namespace control {
 
 using support::under_address_sanitizer;
@@ -22,7 +22,7 @@ using support::under_thread_sanitizer;
 struct outcome {
     int status = -1;
     std::string text;                    ///< standard output and error
-    std::map<std::string, long> report;  ///< the lines key=value among them
+    std::map<std::string, long> report;  ///< its lines of the form key=value
 };
 
 inline outcome run_again(std::string const& variables, std::string const& test) {

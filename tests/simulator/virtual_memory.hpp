@@ -6,8 +6,7 @@
 
 #include "simulator/conformance.hpp"
 
-/// The driver's virtual memory for tests: its functions as the runtime hands them out, and owners that give
-/// back what a test took.
+/// The driver's virtual memory management for tests: its functions as returned by the runtime, and RAII owners.
 namespace conformance {
 
 inline constexpr std::size_t MiB = std::size_t{1} << 20;
@@ -89,7 +88,7 @@ struct memory {
     ~memory() { CHECK(d.release(handle) == CUDA_SUCCESS); }
 };
 
-/// All of `m`, open to device 0. Its end waits for the device first.
+/// A mapping of all of `m`, accessible by device 0. Its destructor waits for the device first.
 struct mapped {
     driver const& d;
     CUdeviceptr start;

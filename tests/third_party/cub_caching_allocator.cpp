@@ -4,7 +4,7 @@
 
 #include "third_party/their_machine.hpp"
 
-// CUB's allocator, which keeps freed blocks by size and stream, over the simulated runtime.
+// CUB's caching allocator, with free lists by size and stream, on the simulated runtime.
 
 using namespace control;
 
@@ -88,7 +88,7 @@ TEST_CASE("CUB's allocator works for several streams and threads", "[third_party
             good &= cudaMemsetAsync(p, value + i, bytes, s) == cudaSuccess;
             good &= cudaMemcpyAsync(seen, p, sizeof seen, cudaMemcpyDeviceToHost, s) == cudaSuccess;
             good &= all_are({seen, seen + sizeof seen}, static_cast<unsigned char>(value + i));
-            // CUB leaves the "not ready" of the events it asked as the last error, and DeviceFree would take it for its own.
+            // CUB leaves cudaErrorNotReady of its event queries as the last error, and DeviceFree would report it as its own.
             if (auto const left = cudaGetLastError()) good &= left == cudaErrorNotReady;
             good &= all.DeviceFree(p) == cudaSuccess;
         }
@@ -137,7 +137,7 @@ TEST_CASE("CUB's allocator gives up its cache and tries again when the device is
     allocator all;
     SECTION("the device is full") {
         for (int i = 0; i < 4; ++i) all.give(all.take(std::size_t{512} << (3 * (i % 3)), nullptr));
-        auto* const p = all.take(256 * KiB, nullptr);  // with what is cached this would not fit
+        auto* const p = all.take(256 * KiB, nullptr);  // does not fit beside the cached blocks
         CHECK(sim::live().device_allocations == 1);
         all.give(p);
     }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime.h>
 
-// A file as any program compiled by nvcc has one. It knows nothing of the simulator.
+// An ordinary file of a program compiled by nvcc, independent of the simulator.
 namespace kernels {
 
 struct line {
@@ -39,7 +39,7 @@ void const* address_of_fill() { return reinterpret_cast<void const*>(&fill<int>)
 
 cudaError_t call_scale(float* x, float by, unsigned n, cudaStream_t s) {
     scale<<<blocks(n), 256, 0, s>>>(x, by, n);
-    by = 0;  // the launch has its own
+    by = 0;  // the launch has its own copy
     return cudaGetLastError();
 }
 

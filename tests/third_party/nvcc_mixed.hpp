@@ -4,7 +4,7 @@
 
 #include <cuota/runtime/for_each_index.hpp>
 
-// A program of which g++ or clang compiles one file and nvcc another, and both launch the same body of a kernel.
+// A program of which g++ or clang compiles one file and nvcc another; both launch the same body of a kernel.
 namespace mixed {
 
 struct by_both {

@@ -8,8 +8,7 @@
 
 #include "third_party/their_machine.hpp"
 
-// kernels.cu and kernels_per_thread.cu are compiled by nvcc and launch with <<<>>>; what their kernels do on a host
-// is said here.
+// kernels.cu and kernels_per_thread.cu are compiled by nvcc and launch with <<<>>>; this file defines what their kernels do on a host.
 
 using namespace control;
 
@@ -126,11 +125,11 @@ TEST_CASE("what a host body throws is the kernel's failure", "[third_party][nvcc
     sim::run_on_host(kernels::nothing, [](sim::launch_shape const&) { throw std::runtime_error{"no"}; });
     CHECK(kernels::call_nothing_with_too_many_threads() == cudaErrorInvalidConfiguration);
     {
-        gate closed{nullptr};  // or the failure might be there when the launch is asked for its error
+        gate closed{nullptr};  // otherwise the launch itself might return the failure
         REQUIRE(kernels::call_nothing() == cudaSuccess);
     }
     CHECK(cudaDeviceSynchronize() == cudaErrorLaunchFailure);
-    std::string const fault = cuota_simulator_fault();  // with the place of the call between
+    std::string const fault = cuota_simulator_fault();  // the call site is in the middle
     INFO(fault);
     CHECK(fault.starts_with("kernel kernels::nothing() at "));
     CHECK(fault.ends_with(" threw: no"));
@@ -146,7 +145,7 @@ TEST_CASE("an object for per-thread default streams launches on the thread's own
     REQUIRE(cudaMemset(x, 0, sizeof(int)) == cudaSuccess);
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
     gate closed{cudaStreamPerThread};
-    REQUIRE(call(x, 1) == cudaSuccess);  // behind the gate
+    REQUIRE(call(x, 1) == cudaSuccess);  // waits behind the gate
     auto const on_another_thread = [&] {
         bool const launched = call(x, 10) == cudaSuccess;
         return launched && cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess;

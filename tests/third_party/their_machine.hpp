@@ -6,8 +6,8 @@
 
 namespace control {
 
-/// A machine for code of others. CUB's allocator judges calls and launches by CUDA's last error, and relies on cudaFree to wait, so
-/// that neither is taken from it.
+/// A machine for third-party code. CUB's allocator checks calls and launches by CUDA's last error and relies on cudaFree to wait, so both
+/// behave as in CUDA.
 class their_machine : public machine {
 public:
     explicit their_machine(sim::options shape = {}) : machine{std::move(shape)} {

@@ -16,8 +16,8 @@
 
 #include "third_party/their_machine.hpp"
 
-// Thrust's algorithms for the host, over memory of the simulated device. They run at once on whichever thread calls
-// them, so each stands in a kernel, where device memory is open and stream order holds.
+// Thrust's host algorithms on memory of the simulated device. They run synchronously on the calling thread, so each is in a kernel, where
+// device memory is accessible and stream order holds.
 
 using namespace control;
 
@@ -118,7 +118,7 @@ TEST_CASE("Thrust reduces device memory into device memory", "[third_party][thru
     CHECK(seen[0] == std::accumulate(host.begin(), host.end(), 0));
     CHECK(seen[1] == *std::max_element(host.begin(), host.end()));
     CHECK(seen[2] == std::inner_product(host.begin(), host.begin() + 10, host.begin(), 0));
-    CHECK(seen[3] == count);  // 7919 and 10007 are prime, so no value comes twice
+    CHECK(seen[3] == count);  // 7919 and 10007 are prime, so all values are distinct
 }
 
 TEST_CASE("Thrust sorts keys with their values", "[third_party][thrust]") {

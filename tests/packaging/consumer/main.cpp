@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The smallest program that needs all of the package: the headers, CUDA's headers, a runtime to call, and nvcc where the
-// project has CUDA. Says what it ran on.
+// The smallest program that needs the whole package: the headers, CUDA's headers, a runtime to call, and nvcc if the project has CUDA.
+// Prints the device that it ran on.
 #include <cstdio>
 
 #include <cuota/buffer/device_buffer.hpp>
@@ -15,7 +15,7 @@
 using namespace cuota::literals;
 
 #if defined(CONSUMER_HAS_KERNELS)
-void add_index(cuota::stream_ref stream, cuota::device_span<int> to);  // kernels.cu
+void add_index(cuota::stream_ref stream, cuota::device_span<int> to);  // defined in kernels.cu
 #else
 void add_index(cuota::stream_ref stream, cuota::device_span<int> to) {
     cuota::for_each_index(stream, to.size(),

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes the timeline of a training of so many events (0: of nothing), of a recording whose names are hostile, or of one
-/// that is crowded, and its events beside it: for the browser's test.
+/// Writes, for the test in a browser, a timeline and its events: of a training with EVENTS events (0: an empty recording), of a recording
+/// with hostile names, or of a crowded one.
 ///     make_timeline EVENTS|hostile|crowded page.html events.json
 
 #include <cuota/report/timeline.hpp>
@@ -29,7 +29,7 @@ namespace {
         text += ',' + std::to_string(n);
     return text + ']';
 }
-// What the pool has at the end: address, size and tag of each live block, and "segment" for each segment.
+// The content of the pool at the end: address, size and tag of each live block, and "segment" for each segment.
 [[nodiscard]] std::string held_json(cuota::recording const& r) {
     std::string text;
     auto const add = [&](std::uint64_t address, std::size_t size, char const* what) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A program of three libraries, each of which has cuota. The state of cuota is there once: each library's errors reach the sink that
-// the program set, and what each takes is charged to the program's budget.
+// A program of three libraries, each of which contains cuota. The state of cuota exists once: errors of each library reach the sink that
+// the program set, and its allocations are charged to the program's budget.
 #include <cstdio>
 #include <exception>
 

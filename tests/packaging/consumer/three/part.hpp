@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What each of the three libraries does for the program.
+/// The operations of each of the three libraries.
 #pragma once
 
 #include <cstddef>
