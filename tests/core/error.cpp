@@ -72,8 +72,7 @@ TEST_CASE("budget_exceeded is caught as out_of_memory and as bad_alloc", "[core]
             throw cuota::budget_exceeded{refusal_of(3_MiB)};
         } catch (base const& error) { return std::string{error.what()}; }
     };
-    std::string const first_line =
-        "cuota::budget_exceeded: cannot allocate 3.0 MiB at train.cpp:17";
+    std::string const first_line = "cuota::budget_exceeded: cannot allocate 3.0 MiB at train.cpp:17";
     REQUIRE(caught_as(static_cast<cuota::budget_exceeded*>(nullptr)).starts_with(first_line));
     REQUIRE(caught_as(static_cast<cuota::out_of_memory*>(nullptr)).starts_with(first_line));
     REQUIRE(caught_as(static_cast<std::bad_alloc*>(nullptr)).starts_with(first_line));

@@ -84,8 +84,7 @@ TEST_CASE("the step that changes the smaller share comes first, and what is in v
           "[core][next_steps]") {
     cuota::refusal r = refused(90, {{"b", 100, 20, 20}});
     r.holders = {{"small", {}, 10}, {"tiny", {}, 10}};
-    REQUIRE(texts(r) ==
-            lines{"raise the limit of b to 110 B", "request at most 80 B", "free 10 B: tiny"});
+    REQUIRE(texts(r) == lines{"raise the limit of b to 110 B", "request at most 80 B", "free 10 B: tiny"});
     r.holders = {{"large", {}, 1}, {"small", {}, 1}};
     REQUIRE(next_steps(r).back().kind == step_kind::release);
     REQUIRE_FALSE(next_steps(r).back().suffices);
@@ -171,8 +170,7 @@ TEST_CASE("a release that would not do is said to be in vain, and why", "[core][
     REQUIRE(release().text == "free all 60 B held in b: it would still be 30 B short");
     REQUIRE(release().holders.size() == 1);
     r = refused(80, {{"leaf", 100, 60, 60}, {"root", 70, 65, 65}});
-    REQUIRE(release().text ==
-            "free all 60 B held in leaf: the request alone is 10 B over the limit of root");
+    REQUIRE(release().text == "free all 60 B held in leaf: the request alone is 10 B over the limit of root");
     r = refused(60, {{"leaf", 100, 60, 60}, {"root", 200, 60, 60}});
     r.device = cuota::device_facts{1, "simulated", 100, 10, 30};
     REQUIRE(release().text == "free all 60 B held in leaf: it would still be 20 B short on device 1");

@@ -263,8 +263,8 @@ TEST_CASE("a refused check tells everything and charges nothing", "[guard][footp
     CHECK(facts.missing() == facts.charged - facts.would_fit);
     CHECK(facts.holders.size() == 1);
     CHECK(facts.reclaimed == 0);
-    CHECK(facts.cause ==
-          "activations 1000.0 KiB + adam 8.0 KiB + 1 more at a batch of 256; the largest batch that fits is 233");
+    CHECK(facts.cause == "activations 1000.0 KiB + adam 8.0 KiB + 1 more at a batch of 256; the largest "
+                         "batch that fits is 233");
     CHECK(support::has(refused.what(), " for plan at footprint.cpp:" + std::to_string(line)));
     CHECK(root.held() == 100 * 1024);
     CHECK(root.peak() == 100 * 1024);

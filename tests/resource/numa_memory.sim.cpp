@@ -56,8 +56,8 @@ TEST_CASE("numa_memory that cannot be locked is refused with its node's memory",
     CHECK(refused.facts().asked == 3_MiB + 1);
     CHECK(refused.facts().charged == 3_MiB + memory.granule());
     CHECK(refused.facts().would_fit == 0);  // unknown, because the node did not lack memory
-    CHECK(std::string{refused.what()}.find("cudaHostRegister could not page-lock that much memory; NUMA node ") !=
-          std::string::npos);
+    CHECK(std::string{refused.what()}.find(
+              "cudaHostRegister could not page-lock that much memory; NUMA node ") != std::string::npos);
     CHECK(support::last_error() == cudaSuccess);
     CHECK(support::placed_mappings() == 0);
 }

@@ -46,10 +46,9 @@ TEST_CASE("pinned_memory refuses with what was asked", "[resource][pinned_memory
     });
     REQUIRE(refused.facts().charged == 70_MiB + 1);
     REQUIRE(!refused.facts().device);
-    REQUIRE(
-        std::string{refused.what()} ==
-        "cuota::out_of_memory: cannot allocate 70.0 MiB for slots at train.cpp:17\n"
-        "  cause      cudaHostAlloc could not page-lock that much memory");
+    REQUIRE(std::string{refused.what()} ==
+            "cuota::out_of_memory: cannot allocate 70.0 MiB for slots at train.cpp:17\n"
+            "  cause      cudaHostAlloc could not page-lock that much memory");
 }
 
 TEST_CASE("pinned_memory given back in stream order waits for the stream", "[resource][pinned_memory]") {

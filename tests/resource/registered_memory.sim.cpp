@@ -57,8 +57,8 @@ TEST_CASE("registered_memory refuses with what was asked", "[resource][registere
     });
     CHECK(refused.facts().asked == 3_MiB + 1);
     CHECK(refused.facts().charged == 3_MiB + memory.granule());
-    CHECK(std::string{refused.what()}.find("cause      cudaHostRegister could not page-lock that much memory") !=
-          std::string::npos);
+    CHECK(std::string{refused.what()}.find(
+              "cause      cudaHostRegister could not page-lock that much memory") != std::string::npos);
     CHECK(support::last_error() == cudaSuccess);
 
     auto const endless =

@@ -120,8 +120,8 @@ void behaves_as_driver_memory(char const* call) {
         REQUIRE(facts.device->free == before);
         REQUIRE(facts.device->ours == 4_MiB);
         REQUIRE(facts.would_fit == before);
-        REQUIRE(
-            has(refused.what(), std::string{"cause      "} + call + ": not enough free memory on the device"));
+        REQUIRE(has(refused.what(),
+                    std::string{"cause      "} + call + ": not enough free memory on the device"));
         memory.deallocate_sync(p, 4_MiB);
     }
     SECTION("it refuses as ever when the driver does not even answer, and reports that") {

@@ -31,7 +31,7 @@ constexpr bool are_plain = (std::is_trivially_copyable_v<T> && ...);
 static_assert(
     are_plain<cuota::tag, cuota::element_count, cuota::device, cuota::device_set, cuota::stream_ref,
               cuota::device_memory, cuota::async_memory, cuota::pinned_memory, cuota::registered_memory,
-              cuota::managed_memory, cuota::watch_level, cuota::device_span<float>,
+              cuota::managed_memory, cuota::watch_level, cuota::device_span<float>, cuota::batch_view<float>,
               cuota::device_matrix<float>, cuota::device_appender<float>, cuota::device_scratch,
               cuota::sequential_sampler, cuota::shuffle_sampler, cuota::block_shuffle_sampler,
               cuota::stage_run, cuota::loss_scaler, cuota::micro_batches>);

@@ -62,8 +62,7 @@ public:
         return batch_view<T>{seen};
     }
     template <class T>
-    void view(stream_ref,
-              std::size_t = 0) const&& = delete;  // the batch would be destroyed before use
+    void view(stream_ref, std::size_t = 0) const&& = delete;  // the batch would be destroyed first
 
     /// Returns the row offsets o of a ragged field, size() + 1 entries: sample i has rows [o[i], o[i + 1]). Order and throws: as view;
     /// misuse if the field is not ragged.

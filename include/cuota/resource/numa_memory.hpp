@@ -173,8 +173,7 @@ CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = pla
     if (::numa_sched_getaffinity(0, now.get()) < 0)
         throw detail::refused_by_kernel("sched_getaffinity", to.number());
     {
-        static auto& guard =
-            *new detail::process_lock;  // libnuma caches the mapping without synchronization
+        static auto& guard = *new detail::process_lock;  // libnuma caches the mapping without synchronization
         std::lock_guard const lock{guard};
         if (::numa_node_to_cpus(to.number(), there.get()) != 0)
             throw detail::refused_by_kernel("reading its processors", to.number());

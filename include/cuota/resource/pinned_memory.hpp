@@ -68,7 +68,8 @@ CUOTA_INLINE void* pinned_memory::allocate_sync(std::size_t bytes, std::size_t a
     detail::driver_relief relief{detail::memory_origin::host()};
     void* const p = detail::call_with_relief(relief, bytes, [bytes] { return rt::pinned_allocate(bytes); });
     if (p) return p;
-    refusal r = detail::driver_refusal(bytes, granule(), who, "cudaHostAlloc could not page-lock that much memory");
+    refusal r =
+        detail::driver_refusal(bytes, granule(), who, "cudaHostAlloc could not page-lock that much memory");
     detail::note_given(r, relief.told());
     throw out_of_memory{std::move(r)};
 }

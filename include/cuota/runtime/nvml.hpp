@@ -112,8 +112,8 @@ using processes_call = result(handle, unsigned*, process*);
 
 /// NVML, loaded at run time: nothing is linked.
 ///
-/// Threads: any. Throws: std::bad_alloc; a query that fails, without NVML, or in a forked child of the process that opened it returns a result
-/// without a value.
+/// Threads: any. Throws: std::bad_alloc; a query that fails, without NVML, or in a forked child of the process that opened it returns a
+/// result without a value.
 /// Cost: tens of microseconds to milliseconds per query: for reports, not for every allocation.
 /// Example: tests/runtime/nvml.sim.cpp
 class nvml {

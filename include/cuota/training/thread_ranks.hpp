@@ -94,8 +94,8 @@ public:
 
     [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }  ///< in the group
 
-    /// Returns the agreement of a rank, for its thread. Throws: misuse if the rank is not in the group or has already joined, and in a forked
-    /// child.
+    /// Returns the agreement of a rank, for its thread. Throws: misuse if the rank is not in the group or has already joined, and in a
+    /// forked child.
     [[nodiscard]] agreement join(std::size_t rank, place where = place::here()) const;
 
 private:
