@@ -82,8 +82,10 @@ public:
     /// As of the last look: the work before a point is over. Makes no CUDA call.
     [[nodiscard]] bool was_over(wait_point point) const noexcept;
 
-    /// Waits on the host. Throws: cuda_error.
+    /// Waits on the host. Throws: cuda_error, std::bad_alloc.
     void wait_on_host(wait_point point);
+    /// Waits on the host for the stream of the point, as rt::drain does, without an event and without memory of the host's.
+    void drain(wait_point point) noexcept;
 
     /// As wait_on_host, in two parts: what this returns is waited for without the lock, by its `synchronize`; null when the
     /// point is over. Throws: cuda_error.
@@ -148,6 +150,8 @@ private:
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE_MEMORY
+
+#include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -224,6 +228,12 @@ CUOTA_INLINE void stream_order::wait_on_host(wait_point point) {
     if (!mark) return;
     mark->synchronize();
     from.done = from.recorded;
+}
+
+CUOTA_INLINE void stream_order::drain(wait_point point) noexcept {
+    lane& from = lanes_[point.stream];
+    if (point.ticket > from.done && rt::drain(from.stream))
+        from.done = std::min(from.ticket, from.captured_above);
 }
 
 CUOTA_INLINE shared<stream_mark> stream_order::to_wait_for(wait_point point) {
