@@ -66,6 +66,8 @@ private:
     // --- segments ---
 
     void check_segments(pool_facts const& p) const;
+    // All of it is on its way back: its addresses may be another segment's by now.
+    [[nodiscard]] static bool is_leaving(segment_facts const& s) noexcept;
     void add_blocks(pool_facts const& p, segment_facts const& s, sums& all) const;
     static void add(block_facts const& b, sums& all) noexcept;
     // What is leaving is on the way: a pool may or may not count it yet, or any more.
@@ -86,8 +88,8 @@ private:
 ///          at the depth above.
 /// pools    requested <= allocated <= active <= reserved, and so their peaks; each peak >= its figure; the sums over the
 ///          tags are the pool's; a tag's peak >= what it has; the budget is one of the snapshot's.
-/// blocks   where segments are given: they stand in order, do not overlap, and sum up to reserved; their blocks stand
-///          side by side and fill them; live ones sum up to requested, allocated and live_blocks, with pending ones to
+/// blocks   where segments are given: they stand in order, do not overlap (but those that are leaving as a whole, whose
+///          addresses another may have again), and sum up to reserved; their blocks stand side by side and fill them; live ones sum up to requested, allocated and live_blocks, with pending ones to
 ///          active; the largest that is free or pending is largest_free.
 ///
 /// Blocks that are `leaving` may be counted in reserved, active, free_blocks and largest_free, or not. A pool is not
@@ -205,13 +207,17 @@ CUOTA_INLINE void snapshot_check::check_segments(pool_facts const& p) const {
     sums all;
     std::uint64_t end = 0;
     for (segment_facts const& s : p.segments) {
-        if (s.address < end || s.size > ~s.address)
+        if ((s.address < end && !is_leaving(s)) || s.size > ~s.address)
             fail("pool", p.name, "the segment at " + at(s.address) + " is over another, or before it");
-        end = s.address + s.size;
+        if (!is_leaving(s)) end = s.address + s.size;
         all.size += s.size;
         add_blocks(p, s, all);
     }
     compare(p, all);
+}
+
+CUOTA_INLINE bool snapshot_check::is_leaving(segment_facts const& s) noexcept {
+    return !s.is_paged && s.blocks.size() == 1 && s.blocks.front().use == block_use::leaving;
 }
 
 CUOTA_INLINE void snapshot_check::add_blocks(pool_facts const& p, segment_facts const& s, sums& all) const {
