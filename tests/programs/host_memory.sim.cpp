@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Whole programs on a host whose memory ends: each request of operator new takes its turn at failing, of every thread, alone or with
-// all that follow it (in the suite, of those every fifth; with CUOTA_STRESS, all). A program goes on with the right values or throws std::bad_alloc; in both cases nothing of it is left.
+// all that follow it (of those in the suite every fifth; with CUOTA_STRESS, all). A program goes on with the right values or throws
+// std::bad_alloc; in both cases nothing of it is left.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

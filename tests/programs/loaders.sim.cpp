@@ -224,7 +224,7 @@ void look_on(cuota::budget const& account, std::atomic<bool> const& ends, counts
 
 std::size_t epochs() {
     char const* const told = std::getenv("CUOTA_STRESS");
-    return told                              ? std::max<std::size_t>(30, std::strtoull(told, nullptr, 10) / 500)
+    return told ? std::max<std::size_t>(30, std::strtoull(told, nullptr, 10) / 500)
            : support::under_thread_sanitizer ? 36
                                              : 180;
 }
