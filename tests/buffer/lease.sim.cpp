@@ -655,6 +655,22 @@ TEST_CASE("a buffer at home on a device's legacy stream is used while another de
     CHECK(support::all_are(next.to_vector(other), 7u));
 }
 
+TEST_CASE(
+    "a buffer at home on a thread's default stream that has no bytes, or is refused, keeps nothing of it",
+    "[buffer][lease][default_stream]") {
+    default_stream_scene const on;
+    cuota::budget const budget{"test", 4_MiB};
+    cuota::scoped_pool pool{budget};
+    std::thread{[&] {  // what it keeps beyond the end of the thread, AddressSanitizer finds
+        words const none{0, cudaStreamPerThread, pool};
+        words const some{count, 1u, cudaStreamPerThread, pool};
+        CHECK_THROWS_AS((words{10'000'000, cudaStreamPerThread, pool}), cuota::budget_exceeded);
+        CHECK(some.to_vector(cudaStreamPerThread).size() == count);
+    }}
+        .join();
+    CHECK(pool.stats().live_blocks == 0);
+}
+
 TEST_CASE("work at home goes to the home stream while another device is current",
           "[buffer][lease][default_stream]") {
     default_stream_scene on{2};
