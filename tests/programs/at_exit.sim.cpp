@@ -78,7 +78,7 @@ struct at_end {
     static std::optional<cuota::graph_exec> graph;
     static std::optional<cuota::batch> batch;
     static std::optional<cuota::epoch_range> epoch;
-    // By now their streams, their pool and their loader have ended.
+    // Its destructor runs after those of the stream, the pool and the loader.
     static at_end const late{[] {
         try {
             account->charge(1_GiB, "too much");

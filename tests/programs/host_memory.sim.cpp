@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Whole programs on a host whose memory ends: each request of operator new takes its turn at failing, of every thread, alone or with
-// all that follow it (of those in the suite every fifth; with CUOTA_STRESS, all). A program goes on with the right values or throws
-// std::bad_alloc; in both cases nothing of it is left.
+// Runs whole programs on a host without memory. Each request of operator new, on any thread, fails in one run: alone in the first mode,
+// with all later requests in the second (every fifth request in the suite; all of them with CUOTA_STRESS). A program continues with
+// the right values or throws std::bad_alloc, and releases all its memory in both cases.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -84,7 +84,7 @@ struct append_all {
     CUOTA_KERNEL void operator()(std::size_t i) const { to.push_back(static_cast<word>(i)); }
 };
 
-// What a program may charge; both hold nothing before it and after it.
+// The budgets that a program charges; both hold 0 bytes before and after it.
 struct accounts {
     cuota::budget device{"device", 32_MiB};
     cuota::budget host{"host", 32_MiB};

@@ -58,7 +58,7 @@ struct unreadable : std::runtime_error {
     unreadable() : std::runtime_error{"a sample cannot be read"} {}
 };
 
-// What a sample has, of two fields.
+// The values of a sample in its two fields.
 std::uint64_t first_of(std::uint64_t sample) { return sample * 0x9e37'79b9'7f4a'7c15u; }
 std::uint32_t second_of(std::uint64_t sample, std::size_t i) {
     return static_cast<std::uint32_t>(sample * 31 + i);
@@ -173,7 +173,7 @@ private:
                 seen_.wrong_bytes += seconds[i * width + k] != second_of(sample, k);
         }
     }
-    // As far as it went, an epoch is what seed and number say.
+    // The samples that an epoch delivered are the first ones of the order of its seed and number.
     void check_order(std::vector<std::uint64_t> const& seen, std::uint64_t seed, std::uint64_t number) {
         std::vector<std::uint64_t> expected(seen.size());
         cuota::shuffle_sampler{seed}.draw(samples, number, 0, expected);

@@ -315,7 +315,7 @@ private:
         word const value = *b.value;
         keep(b.words.clone(any_stream()), value);
     }
-    // Of another one, so that its values may be those of either; so it is all of them.
+    // Copies all elements of another buffer, so that the model stays one value.
     void copy_part() {
         if (buffers_.empty()) return;
         buffer& b = any(buffers_);

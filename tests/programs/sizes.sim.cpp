@@ -68,7 +68,7 @@ struct door {
     char const* name;
     void (*open)(scene& in, std::size_t n);
 };
-// What they take they give back.
+// Each releases the memory that it allocates.
 constexpr door doors[]{
     {"charge",
      [](scene& in, std::size_t n) {

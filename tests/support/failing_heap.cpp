@@ -25,7 +25,7 @@ constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
 thread_local std::size_t allowed_now = all;
 thread_local std::size_t refused_now = 0;
 
-// Of failing_heap_of_all.
+// The state of failing_heap_of_all.
 std::atomic<bool> fails_for_all = false;
 std::atomic<bool> fails_once = false;
 std::atomic<std::size_t> asked_by_all = 0;
@@ -61,7 +61,7 @@ address_range const& simulator_code() {
     return found;
 }
 
-// Whether this request comes out of a call into the simulated runtime, or is of one of its threads.
+// Returns true when the caller is the simulated runtime or a function that it calls, on any thread.
 bool is_of_simulator() {
     std::array<void*, 64> callers;
     is_looking = true;

@@ -52,7 +52,7 @@ CUOTA_INLINE captured_uses::captured_uses(stream_uses& of, std::uint64_t capture
 }
 
 CUOTA_INLINE_IN_PLACE captured_uses::~captured_uses() {
-    if (inside_) inside_->end_in_capture();  // it was not entered
+    if (inside_) inside_->end_in_capture();  // no capture has taken it
     of_.drop();
 }
 

@@ -230,7 +230,8 @@ CUOTA_INLINE auto borrowing::begin(stream_uses& of, stream_ref s, bool writes, p
     stream_uses& in = captured_uses::find(of, s, writes, where);
     std::uint64_t const number = in.begin(s, writes, where);
     std::optional<on_device_of> here;
-    if (rt::is_order_checked()) here.emplace(s, where);  // the simulator looks for the handle's stream
+    if (rt::is_order_checked())
+        here.emplace(s, where);  // the simulator looks the handle up on the current device
     return {&in, number, rt::tell_borrowed(s, at, bytes, writes), capture_scope::here() != nullptr};
 }
 

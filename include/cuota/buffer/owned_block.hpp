@@ -48,7 +48,7 @@ private:
 
     void keep(stream_ref home, any_resource const& memory) noexcept;
     void drop() noexcept;
-    // The bytes do. A default stream is counted all the same, which `count_no_home` ends.
+    // The block keeps both. A default stream is counted anyway; count_no_home() drops that count.
     void keep_nothing(stream_ref home, any_resource const& memory) noexcept;
 
     void count_no_home() noexcept;

@@ -265,7 +265,7 @@ CUOTA_INLINE void block_heap::wait_for_freed() noexcept {
     blocks_.for_each_free([&](block const& b) {
         b.waits.for_each([&](wait_point point) {
             if (!report_failure_of([&] { order_.wait_on_host(point); }))
-                order_.drain(point);  // the memory is freed next, whoever uses it
+                order_.drain(point);  // the memory is freed next, also when the wait has failed
         });
     });
 }

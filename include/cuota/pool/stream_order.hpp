@@ -84,7 +84,7 @@ public:
 
     /// Waits on the host. Throws: cuda_error, std::bad_alloc.
     void wait_on_host(wait_point point);
-    /// Waits on the host for the stream of the point, as rt::drain does, without an event and without memory of the host's.
+    /// Waits on the host for the stream of the point by rt::drain, which needs no event and allocates no host memory.
     void drain(wait_point point) noexcept;
 
     /// As wait_on_host, in two parts: what this returns is waited for without the lock, by its `synchronize`; null when the

@@ -66,7 +66,7 @@ private:
     // --- segments ---
 
     void check_segments(pool_facts const& p) const;
-    // All of it is on its way back: its addresses may be another segment's by now.
+    // Returns true when the whole segment is being returned to the driver, which may have reused its addresses.
     [[nodiscard]] static bool is_leaving(segment_facts const& s) noexcept;
     void add_blocks(pool_facts const& p, segment_facts const& s, sums& all) const;
     static void add(block_facts const& b, sums& all) noexcept;
@@ -88,8 +88,9 @@ private:
 ///          at the depth above.
 /// pools    requested <= allocated <= active <= reserved, and so their peaks; each peak >= its figure; the sums over the
 ///          tags are the pool's; a tag's peak >= what it has; the budget is one of the snapshot's.
-/// blocks   where segments are given: they stand in order, do not overlap (but those that are leaving as a whole, whose
-///          addresses another may have again), and sum up to reserved; their blocks stand side by side and fill them; live ones sum up to requested, allocated and live_blocks, with pending ones to
+/// blocks   where segments are given: they stand in order, do not overlap, and sum up to reserved; a segment that is
+///          `leaving` as a whole may overlap one that the driver returned at the same addresses. Their blocks stand side
+///          by side and fill them; live ones sum up to requested, allocated and live_blocks, with pending ones to
 ///          active; the largest that is free or pending is largest_free.
 ///
 /// Blocks that are `leaving` may be counted in reserved, active, free_blocks and largest_free, or not. A pool is not

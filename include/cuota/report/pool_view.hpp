@@ -36,7 +36,7 @@ private:
     // Runs of pages: what is growing has none that count yet.
     void add_range(std::vector<segment_facts>& all) const;
     void add_segments(std::vector<segment_facts>& all) const;
-    // Of a segment, whose first block that is. Bytes.
+    // Sums up the sizes of a segment's blocks, from its first. Bytes.
     [[nodiscard]] static std::size_t size_from(block const* first) noexcept;
     void append(segment_facts& to, block const& b) const;
     [[nodiscard]] block_facts facts_of(block const& b) const;
@@ -119,7 +119,7 @@ CUOTA_INLINE void heap_view::add_segments(std::vector<segment_facts>& all) const
     heap_.for_each_segment([&](segment const& s) {
         segment_facts facts{reinterpret_cast<std::uintptr_t>(s.at), 0, false, {}};
         auto const found = first.find(facts.address);
-        // One that is on its way back may have its address again as another one, which the blocks are of.
+        // A segment that is being returned to the driver has no blocks here. A new segment may have the same address.
         if (found != first.end() && size_from(found->second) == s.bytes) {
             for (block const* b = found->second; b; b = b->after) append(facts, *b);
             first.erase(found);
