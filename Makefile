@@ -98,26 +98,30 @@ sanitize: ## the same tests under AddressSanitizer and UndefinedBehaviorSanitize
 # Operations of each of four threads, on each of two trees of budgets, and in all on pools; under ThreadSanitizer a tenth
 # of that, and a hundredth. Requests of PyTorch's threads: a tenth of it, and a hundredth. Programs of buffers: a hundredth
 # of it; snapshots of pools: a thousandth; loaders that end, and forks, of which there are 1000 at most: a ten-thousandth.
+# Of tests/programs, whole programs of all layers, a tenth, and under ThreadSanitizer a thousandth.
 STRESS ?= 10000000
 
 .PHONY: stress
-stress: ## many threads on one tree of budgets, random walks through pools, random programs of buffers, requests of PyTorch's threads, ends of loaders, for long; some under ThreadSanitizer
+stress: ## many threads on one tree of budgets, random walks through pools, random programs of buffers, requests of PyTorch's threads, ends of loaders, programs of all kinds of owners, for long; some under ThreadSanitizer
 	@$(SETUP)
-	@$(call build,dev,--target test-guard --target test-pool --target test-buffer --target test-report --target test-pytorch)
+	@$(call build,dev,--target test-guard --target test-pool --target test-buffer --target test-report --target test-pytorch --target test-programs)
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-guard '[stress]'
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-pool '[stress]'
 	CUOTA_SUFFICING=10000 build/dev/tests/test-pool '[sufficing_steps]'
 	CUOTA_STRESS=$$(($(STRESS) / 10)) build/dev/tests/test-pytorch '[stress]'
 	CUOTA_SNAPSHOTS=$$(($(STRESS) / 1000)) build/dev/tests/test-report '[stress]'
 	CUOTA_PROGRAMS=$$(($(STRESS) / 100)) CUOTA_SIM_CHECKS=strict build/dev/tests/test-buffer '[programs]'
+	CUOTA_STRESS=$$(($(STRESS) / 10)) build/dev/tests/test-programs '[stress]'
+	CUOTA_STRESS=$$(($(STRESS) / 10)) CUOTA_SIM_CHECKS=strict build/dev/tests/test-programs '[owners]'
 	@$(call left_out,ThreadSanitizer)
 	@$(if $(SHORT),,$(stress_under_tsan))
 
-stress_under_tsan = $(call build,tsan,--target test-guard --target test-pool --target test-data --target test-pytorch) || exit; set -x; \
+stress_under_tsan = $(call build,tsan,--target test-guard --target test-pool --target test-data --target test-pytorch --target test-programs) || exit; set -x; \
 	CUOTA_STRESS=$$(($(STRESS) / 10)) build/tsan/tests/test-guard '[stress]' && \
 	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-pool '[stress]' && \
 	CUOTA_STRESS=$$(($(STRESS) / 100)) build/tsan/tests/test-pytorch '[stress]' && \
-	CUOTA_STRESS=$$(($(STRESS) / 10000)) build/tsan/tests/test-data '[stress]'
+	CUOTA_STRESS=$$(($(STRESS) / 10000)) build/tsan/tests/test-data '[stress]' && \
+	CUOTA_STRESS=$$(($(STRESS) / 1000)) build/tsan/tests/test-programs '[stress]'
 
 .PHONY: browser
 browser: ## the timeline in headless Chromium, at many widths, with 100 and 100'000 events: a minute, and 400 MB of packages

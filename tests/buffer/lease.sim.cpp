@@ -612,7 +612,14 @@ TEST_CASE("to borrow at home is misuse where home is another thread's default st
     words some{count, 1u, cudaStreamPerThread, pool};
     cuota::host_device<support::word> both{count, cudaStreamPerThread, pool, cuota::any_pinned_memory()};
     (void)both.write(cudaStreamPerThread);
+    cuota::stream const s;
+    cuota::graph_exec graph = cuota::capture(s, [&] { (void)some.read(s); });
+    words target{count, 1u, s, pool};
+    auto const all = target.write(s);
+    support::write_word const write{all.span().data(), 0u};
     std::thread{[&] {
+        CHECK(names_two_threads(misuse_of([&] { graph.launch(some.home()); })));
+        CHECK(names_two_threads(misuse_of([&] { cuota::for_each_index(some.home(), count, write); })));
         CHECK(names_two_threads(misuse_of([&] { (void)some.read(); })));
         CHECK(names_two_threads(misuse_of([&] { (void)some.write(); })));
         CHECK(names_two_threads(misuse_of([&] { some.resize(2 * count); })));
@@ -644,6 +651,60 @@ TEST_CASE("a buffer at home on a device's legacy stream is used while another de
     words next{count, cuota::stream_ref{other}, memory, cuota::no_init};
     on.write(next, other, 7u);
     CHECK(support::all_are(next.to_vector(other), 7u));
+}
+
+TEST_CASE(
+    "a buffer at home on a thread's default stream that has no bytes, or is refused, keeps nothing of it",
+    "[buffer][lease][default_stream]") {
+    default_stream_scene const on;
+    cuota::budget const budget{"test", 4_MiB};
+    cuota::scoped_pool pool{budget};
+    std::thread{[&] {  // what it keeps beyond the end of the thread, AddressSanitizer finds
+        words const none{0, cudaStreamPerThread, pool};
+        words const some{count, 1u, cudaStreamPerThread, pool};
+        CHECK_THROWS_AS((words{10'000'000, cudaStreamPerThread, pool}), cuota::budget_exceeded);
+        CHECK(some.to_vector(cudaStreamPerThread).size() == count);
+    }}
+        .join();
+    CHECK(pool.stats().live_blocks == 0);
+}
+
+TEST_CASE("work at home goes to the home stream while another device is current",
+          "[buffer][lease][default_stream]") {
+    default_stream_scene on{2};
+    cuota::scoped_pool pool{cuota::budget{"test", 64_MiB}};
+    bool const is_legacy = GENERATE(false, true);
+    int const what = GENERATE(range(0, 7));
+    INFO((is_legacy ? "legacy, " : "of the thread, ") << what);
+    cuota::stream_ref const home = is_legacy ? cudaStreamLegacy : cudaStreamPerThread;
+    cuota::stream const other;
+    words some{count, 1u, home, pool};
+    words const more{count, 5u, home, pool};
+    std::vector<support::word> const host(count, 5u);
+    words counted{count, 0u, home, pool};
+    cuota::graph_exec graph = cuota::capture(other, [&] {
+        auto const all = counted.write(other);
+        cuota::for_each_index(other, count, support::add_word{all.span().data(), 5u}, "add");
+    });
+    support::word expected = 5;
+    words const* seen = &some;
+    {
+        cuota::device_scope const there{cuota::device{1}};
+        switch (what) {
+            case 0: some.copy_from(more, some.home()); break;
+            case 1: some.copy_from(host, some.home()); break;
+            case 2: on.write(some, some.home(), 5u); break;
+            case 3:
+                some.resize(2 * count, 1u);
+                expected = 1;
+                break;
+            case 4: some = more.clone(some.home()); break;
+            case 5: expected = some.to_vector(some.home()).back(); break;
+            default: graph.launch(some.home()); seen = &counted;
+        }
+    }
+    CHECK(support::all_are(seen->to_vector(other), expected));
+    CHECK(support::all_are(more.to_vector(home), 5u));
 }
 
 TEST_CASE("a graph that was launched on a thread's default stream ends in another",

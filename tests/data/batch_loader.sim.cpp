@@ -27,6 +27,7 @@
 #include "support/machine.hpp"
 #include "support/numbered_source.hpp"
 #include "support/seen_by.hpp"
+#include "support/thrown.hpp"
 
 namespace sim = cuota::simulator;
 using support::machine;
@@ -252,7 +253,61 @@ TEST_CASE("epoch_range and batch say when they were moved from", "[data][batch_l
     CHECK(moved.next()->index() == 0);
 }
 
+TEST_CASE("an epoch gives each batch once, whatever iterators there are of it", "[data][batch_loader]") {
+    machine const on;
+    cuota::batch_loader loader{numbered_source{10}, {.batch = 2}};
+    auto epoch = loader.epoch(0);
+    auto first = epoch.begin();
+    auto second = epoch.begin();  // which goes on, and drops what nobody took
+    {
+        cuota::batch const taken = *second;
+        CHECK(taken.index() == 1);
+        cuota::batch const nothing = *first;
+        CHECK_THROWS_AS(nothing.size(), cuota::misuse);
+    }
+    ++first;
+    CHECK((*second).index() == 2);
+}
+
+TEST_CASE("a source that begins an epoch of its own loader is refused in place of its batch",
+          "[data][batch_loader]") {
+    machine const on;
+    std::atomic<cuota::batch_loader*> self = nullptr;
+    numbered_source from{20};
+    from.before_each([&](auto) {
+        if (auto* const loader = self.load()) (void)loader->epoch(5);
+    });
+    cuota::batch_loader loader{from, {.batch = 4, .workers = 2}};
+    self = &loader;
+    CHECK(support::has(support::thrown<cuota::misuse>([&] {
+                           for (cuota::batch const b : loader.epoch(0)) (void)b.size();
+                       }).what(),
+                       "was started while another is still going on"));
+    self = nullptr;
+    CHECK(order_of(loader, 1).size() == 20);
+}
+
 // ---- ends of all kinds ----
+
+TEST_CASE("a loader that ends in its own loop ends the epoch by misuse, and the batch stays right",
+          "[data][batch_loader]") {
+    machine const on;
+    cuota::stream const s;
+    std::optional<cuota::batch_loader> loader{std::in_place, numbered_source{40},
+                                              cuota::loader_options{.batch = 4}};
+    std::size_t batches = 0;
+    CHECK_THROWS_AS(
+        [&] {
+            for (cuota::batch const b : loader->epoch(0)) {
+                if (++batches == 2) loader.reset();
+                std::vector<std::uint32_t> const seen = seen_by(s, b);
+                CHECK(std::equal(seen.begin(), seen.end(), b.samples().begin(), b.samples().end()));
+            }
+        }(),
+        cuota::misuse);
+    CHECK(batches >= 2);
+    CHECK(batches < 10);
+}
 
 TEST_CASE("batch_loader ends while a worker reads", "[data][batch_loader]") {
     machine const on;

@@ -23,6 +23,7 @@
 #include "support/calls.hpp"
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
+#include "support/failing_heap.hpp"
 #include "support/gate.hpp"
 #include "support/machine.hpp"
 #include "support/sanitizer.hpp"
@@ -552,6 +553,26 @@ TEST_CASE("a pool that ends waits for what was freed though waits fail", "[pool]
     }
     CHECK(machine.errors.take().size() == 2);
     CHECK(simulator::order_reports() == std::vector<std::string>{});
+}
+
+TEST_CASE("a pool that ends waits for what was freed though the host has no memory", "[pool][scoped_pool]") {
+    support::machine machine;
+    simulator::set_order_checks(simulator::order_checks::report);
+    simulator::set_unkindness({.free_at_once = true});
+    cuota::pool_options const how{.growth =
+                                      GENERATE(cuota::pool_growth::automatic, cuota::pool_growth::segments)};
+    cuota::stream const a;
+    std::optional<cuota::scoped_pool> pool{std::in_place, cuota::budget{"trainer", 64_MiB}, how};
+    void* const p = pool->allocate(a, 1_MiB);
+    cuota::rt::fill_bytes(p, 1, 1_MiB, a);
+    pool->deallocate(a, p, 1_MiB);
+    {
+        support::failing_heap_of_all const heap{0, support::heap_failure::stays};
+        pool.reset();
+    }
+    CHECK(simulator::live().device_bytes == 0);
+    CHECK(simulator::order_reports() == std::vector<std::string>{});
+    (void)machine.errors.take();
 }
 
 TEST_CASE("when the device has less than the budget allows, the refusal says so and nothing is charged",

@@ -154,19 +154,21 @@ TEST_CASE("a step that is said to suffice does, when it is followed alone", "[po
     std::string wrong;
     for (unsigned seed = 0; seed != programs; ++seed) {
         support::machine const sim{{1, 80_MiB}};
-        std::optional<cuota::refusal> const refused = program{seed}.run();
-        if (!refused) continue;
-        ++refusals;
-        for (cuota::next_step const& step : cuota::next_steps(*refused)) {
-            if (!step.suffices) continue;
-            program again{seed};
-            REQUIRE(again.run());
-            tally& t = of[static_cast<std::size_t>(step.kind)];
+        // A program follows a step of its own refusal: another one's may differ, for blocks of one size are chosen by their addresses.
+        for (std::size_t i = 0;; ++i) {
+            program one{seed};
+            std::optional<cuota::refusal> const refused = one.run();
+            if (!refused) break;
+            refusals += i == 0;
+            std::vector<cuota::next_step> const steps = cuota::next_steps(*refused);
+            if (i >= steps.size()) break;
+            if (!steps[i].suffices) continue;
+            tally& t = of[static_cast<std::size_t>(steps[i].kind)];
             ++t.followed;
-            if (again.is_served_after(step)) continue;
+            if (one.is_served_after(steps[i])) continue;
             ++t.in_vain;
             if (wrong.size() < 4'000)
-                wrong += "seed " + std::to_string(seed) + ": " + step.text + "\n" +
+                wrong += "seed " + std::to_string(seed) + ": " + steps[i].text + "\n" +
                          cuota::refusal_text("refused", *refused) + '\n';
         }
     }

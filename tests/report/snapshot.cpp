@@ -4,13 +4,17 @@
 #include <cuota/report/snapshot.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <cuota/guard/budgeted.hpp>
+#include <cuota/report/check_snapshot.hpp>
 #include <cuota/resource/pinned_memory.hpp>
 
 #include "support/catch.hpp"
@@ -132,6 +136,78 @@ TEST_CASE("snapshot_of shows runs of pages, and no holes", "[report][snapshot]")
     REQUIRE(blocks_of(now.pools[0].segments[1]) == "x2097152/2097152");
     pool.deallocate(stream, blocks[0], 2_MiB);
     pool.deallocate(stream, blocks[2], 2_MiB);
+}
+
+namespace {
+
+// Gives the same address again and again: to a second owner while the first one's release is still under way.
+class one_address {
+public:
+    struct state {
+        alignas(256) std::byte bytes[64 * 1024];
+        std::atomic<bool> is_released = false;  // the address may be given again
+        std::atomic<bool> may_return = true;    // else a release waits here
+    };
+    explicit one_address(state& of) noexcept : state_{&of} {}
+
+    [[nodiscard]] void* allocate(cuota::stream_ref, std::size_t bytes, std::size_t alignment) {
+        return allocate_sync(bytes, alignment);
+    }
+    void deallocate(cuota::stream_ref, void* p, std::size_t bytes, std::size_t alignment) noexcept {
+        deallocate_sync(p, bytes, alignment);
+    }
+    [[nodiscard]] void* allocate_sync(std::size_t, std::size_t) { return state_->bytes; }
+    void deallocate_sync(void*, std::size_t, std::size_t) noexcept {
+        state_->is_released = true;
+        state_->is_released.notify_all();
+        state_->may_return.wait(false);
+    }
+    [[nodiscard]] std::size_t granule() const noexcept { return 256; }
+    [[nodiscard]] cuota::memory_kind kind() const noexcept { return cuota::memory_kind::pinned; }
+    friend bool operator==(one_address const&, one_address const&) noexcept = default;
+
+private:
+    state* state_;
+};
+
+}  // namespace
+
+TEST_CASE("a segment that is on its way back may have its addresses again as another",
+          "[report][snapshot][threads]") {
+    std::size_t const again_bytes = GENERATE(8'192u, 4'096u);
+    auto const memory = std::make_unique<one_address::state>();
+    cuota::budget const budget{"root", 1_MiB};
+    cuota::scoped_pool pool{budget, cuota::any_resource{one_address{*memory}}, {.name = "pool"}};
+    cuota::stream const s;
+    pool.deallocate(s, pool.allocate(s, 8'192), 8'192);
+    s.synchronize();
+    memory->may_return = false;
+    std::jthread const trims{[&] { pool.trim(); }};
+    struct let_return {
+        one_address::state& of;
+        ~let_return() {
+            of.may_return = true;
+            of.may_return.notify_all();
+        }
+    };
+    let_return const at_end{*memory};
+    memory->is_released.wait(false);
+
+    void* const again = pool.allocate(s, again_bytes, 256, "again");
+    auto const now = cuota::snapshot_of(budget);
+    cuota::check_snapshot(now);
+    REQUIRE(now.pools.size() == 1);
+    std::size_t leaving = 0;
+    std::size_t live = 0;
+    for (cuota::segment_facts const& segment : now.pools[0].segments)
+        for (cuota::block_facts const& block : segment.blocks) {
+            leaving += block.use == cuota::block_use::leaving ? block.size : 0;
+            live += block.use == cuota::block_use::live ? block.size : 0;
+        }
+    CHECK(leaving == 8'192);
+    CHECK(live == again_bytes);
+
+    pool.deallocate(s, again, again_bytes);
 }
 
 TEST_CASE("snapshot_of tells steps, lifespans and who else holds bytes", "[report][snapshot]") {

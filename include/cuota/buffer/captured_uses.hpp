@@ -19,7 +19,7 @@ namespace cuota::inline v0::detail {
 class captured_uses final : public graph_use {
 public:
     captured_uses(stream_uses& of, std::uint64_t capture);
-    ~captured_uses() override { of_.drop(); }
+    CUOTA_INLINE_IN_PLACE ~captured_uses() override;
 
     /// Returns where a use on s is recorded: in the capture of s by this thread, or in the buffer's own uses.
     /// Throws: misuse if another thread captures s; cuda_error, std::bad_alloc.
@@ -49,6 +49,11 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE captured_uses::captured_uses(stream_uses& of, std::uint64_t capture)
     : of_{of}, capture_{capture}, inside_{new stream_uses{stream_uses::in_capture{}}} {
     of_.keep();
+}
+
+CUOTA_INLINE_IN_PLACE captured_uses::~captured_uses() {
+    if (inside_) inside_->end_in_capture();  // no capture has taken it
+    of_.drop();
 }
 
 CUOTA_INLINE stream_uses& captured_uses::find(stream_uses& of, stream_ref s, bool writes, place where) {

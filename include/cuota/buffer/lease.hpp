@@ -178,6 +178,7 @@ struct leases_for_copies {
 #if CUOTA_DEFINE_MEMORY
 
 #include <exception>
+#include <optional>
 #include <string>
 
 #include <cuota/buffer/captured_uses.hpp>
@@ -228,6 +229,9 @@ CUOTA_INLINE auto borrowing::begin(stream_uses& of, stream_ref s, bool writes, p
                                    std::size_t bytes) -> begun {
     stream_uses& in = captured_uses::find(of, s, writes, where);
     std::uint64_t const number = in.begin(s, writes, where);
+    std::optional<on_device_of> here;
+    if (rt::is_order_checked())
+        here.emplace(s, where);  // the simulator looks the handle up on the current device
     return {&in, number, rt::tell_borrowed(s, at, bytes, writes), capture_scope::here() != nullptr};
 }
 

@@ -48,8 +48,10 @@ private:
 
     void keep(stream_ref home, any_resource const& memory) noexcept;
     void drop() noexcept;
-    // Stores uncounted handles: the block keeps both alive.
+    // Stores uncounted handles, because the block keeps both alive. A default stream is counted anyway; count_no_home() drops that count.
     void keep_nothing(stream_ref home, any_resource const& memory) noexcept;
+
+    void count_no_home() noexcept;
 
     void* at_ = nullptr;
     std::size_t bytes_;
@@ -168,8 +170,15 @@ CUOTA_INLINE owned_block::~owned_block() {
                      "device_buffer: cannot use a resource of host memory: name one of device memory");
     if (memory.is_kept_by_blocks()) {
         keep_nothing(home, memory);
-        at_ = memory_.allocate_keeping(home, bytes_, default_alignment, who);
-        if (!at_) keep(home, memory);
+        try {
+            at_ = memory_.allocate_keeping(home, bytes_, default_alignment, who);
+        } catch (...) {
+            count_no_home();
+            throw;
+        }
+        if (at_) return;
+        count_no_home();
+        keep(home, memory);
         return;
     }
     keep(home, memory);
@@ -214,6 +223,10 @@ CUOTA_INLINE void owned_block::keep(stream_ref home, any_resource const& memory)
 CUOTA_INLINE void owned_block::drop() noexcept {
     std::destroy_at(&memory_);
     std::destroy_at(&home_);
+}
+
+CUOTA_INLINE void owned_block::count_no_home() noexcept {
+    if (!home_.is_owned() && is_default_handle(home_.get())) std::destroy_at(&home_);
 }
 
 CUOTA_INLINE void owned_block::keep_nothing(stream_ref home, any_resource const& memory) noexcept {

@@ -59,6 +59,7 @@ private:
 
     // Falls back to pageable memory if the driver refuses, never if a budget does.
     void take_memory(label const& who, pin_failure otherwise);
+    void give_memory() noexcept;
 
     struct slot {
         std::optional<event> copied;
@@ -111,10 +112,15 @@ CUOTA_INLINE ring_state::ring_state(std::size_t slots, std::size_t slot_bytes, a
     if (is_on_device_ && filled_by == ring_filler::host)
         throw_misuse(who.where,
                      "staging_ring: cannot use a resource of device memory, which the host cannot fill");
-    slots_.resize(slots);
-    free_.reserve(slots);
     bytes_ = bytes_of(slots, {who.name, who.where, "slots", slot_bytes});
     take_memory(who, otherwise);
+    try {
+        slots_.resize(slots);
+        free_.reserve(slots);
+    } catch (...) {
+        give_memory();
+        throw;
+    }
     for (std::uint32_t i = 0; i != slots; ++i) free_.push_back(i);
     free_now_ = slots;
 }
@@ -122,8 +128,7 @@ CUOTA_INLINE ring_state::ring_state(std::size_t slots, std::size_t slot_bytes, a
 CUOTA_INLINE ring_state::~ring_state() {
     for (slot& s : slots_)
         if (s.copied) rt::drain(*s.copied);
-    if (is_pinned_) memory_.deallocate_sync(at_, bytes_);
-    else unmap_pages(at_, bytes_);
+    give_memory();
 }
 
 CUOTA_INLINE std::optional<std::uint32_t> ring_state::acquire(std::stop_token stop) {
@@ -202,6 +207,11 @@ CUOTA_INLINE event const* ring_state::copied(std::uint32_t index, std::uint64_t 
 
 CUOTA_INLINE std::span<std::byte> ring_state::bytes_of_slot(std::uint32_t i) const noexcept {
     return {at_ + i * slot_bytes_, slot_bytes_};
+}
+
+CUOTA_INLINE void ring_state::give_memory() noexcept {
+    if (is_pinned_) memory_.deallocate_sync(at_, bytes_);
+    else unmap_pages(at_, bytes_);
 }
 
 CUOTA_INLINE void ring_state::take_memory(label const& who, pin_failure otherwise) {

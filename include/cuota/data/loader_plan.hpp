@@ -205,7 +205,6 @@ CUOTA_INLINE loader_plan plan_for(std::string const& name, std::uint64_t positio
     plan.rows = options.rows;
     if (!is_by_rows) plan.batches = deal.batches();
     plan.device_slots = options.device_slots;
-    plan.host_slots = options.host_slots != 0 ? options.host_slots : options.workers + 2;
     plan.host_slot = slot_layout::of(fields, plan.batch, name, plan.rows);
     plan.device_slot =
         options.transform ? slot_layout::of(options.transform->fields, plan.batch, name) : plan.host_slot;
@@ -213,6 +212,7 @@ CUOTA_INLINE loader_plan plan_for(std::string const& name, std::uint64_t positio
     auto const checked = [&](std::optional<std::size_t> bytes) {
         return slot_layout::or_too_large(bytes, name);
     };
+    plan.host_slots = options.host_slots != 0 ? options.host_slots : checked(checked_add(options.workers, 2));
     std::size_t const slots = checked(checked_mul(plan.device_slot.bytes, plan.device_slots));
     plan.arrival_bytes =
         options.transform ? checked(checked_add(plan.host_slot.bytes, plan.scratch.bytes)) : 0;

@@ -260,10 +260,8 @@ CUOTA_INLINE void block_heap::gone(idle_memory const& out, bool is_gone) noexcep
 CUOTA_INLINE void block_heap::wait_for_freed() noexcept {
     blocks_.for_each_free([&](block const& b) {
         b.waits.for_each([&](wait_point point) {
-            auto const wait = [&] { order_.wait_on_host(point); };
-            if (!report_failure_of(wait))
-                // the memory is released next, even if in use
-                (void)report_failure_of(wait);
+            if (!report_failure_of([&] { order_.wait_on_host(point); }))
+                order_.drain(point);  // the memory is freed next, also when the wait has failed
         });
     });
 }

@@ -82,7 +82,10 @@ public:
     /// Whether the work before a point had completed at the last look(). Makes no CUDA call.
     [[nodiscard]] bool was_over(wait_point point) const noexcept;
 
+    /// Waits on the host. Throws: cuda_error, std::bad_alloc.
     void wait_on_host(wait_point point);
+    /// Waits on the host for the stream of the point by rt::drain, which needs no event and allocates no host memory.
+    void drain(wait_point point) noexcept;
 
     /// The first part of wait_on_host: returns the event to `synchronize` without the lock; null if the point has completed.
     [[nodiscard]] shared<stream_mark> to_wait_for(wait_point point);
@@ -145,6 +148,8 @@ private:
 }  // namespace cuota::inline v0::detail
 
 #if CUOTA_DEFINE_MEMORY
+
+#include <cuota/runtime/drain.hpp>
 
 namespace cuota::inline v0::detail {
 
@@ -221,6 +226,12 @@ CUOTA_INLINE void stream_order::wait_on_host(wait_point point) {
     if (!mark) return;
     mark->synchronize();
     from.done = from.recorded;
+}
+
+CUOTA_INLINE void stream_order::drain(wait_point point) noexcept {
+    lane& from = lanes_[point.stream];
+    if (point.ticket > from.done && rt::drain(from.stream))
+        from.done = std::min(from.ticket, from.captured_above);
 }
 
 CUOTA_INLINE shared<stream_mark> stream_order::to_wait_for(wait_point point) {

@@ -35,6 +35,8 @@ private:
     // Adds runs of contiguous mapped pages, without those being mapped.
     void add_range(std::vector<segment_facts>& all) const;
     void add_segments(std::vector<segment_facts>& all) const;
+    // Sums up the sizes of a segment's blocks, from its first. Bytes.
+    [[nodiscard]] static std::size_t size_from(block const* first) noexcept;
     void append(segment_facts& to, block const& b) const;
     [[nodiscard]] block_facts facts_of(block const& b) const;
     [[nodiscard]] block_use use_of(block const& b) const;
@@ -116,8 +118,11 @@ CUOTA_INLINE void heap_view::add_segments(std::vector<segment_facts>& all) const
     heap_.for_each_segment([&](segment const& s) {
         segment_facts facts{reinterpret_cast<std::uintptr_t>(s.at), 0, false, {}};
         auto const found = first.find(facts.address);
-        block const* b = found == first.end() ? nullptr : found->second;
-        for (; b; b = b->after) append(facts, *b);
+        // A segment that is being returned to the driver has no blocks here. A new segment may have the same address.
+        if (found != first.end() && size_from(found->second) == s.bytes) {
+            for (block const* b = found->second; b; b = b->after) append(facts, *b);
+            first.erase(found);
+        }
         if (facts.blocks.empty()) {  // the whole segment is being returned
             block_facts whole;
             whole.address = facts.address;
@@ -127,6 +132,12 @@ CUOTA_INLINE void heap_view::add_segments(std::vector<segment_facts>& all) const
         }
         all.push_back(std::move(facts));
     });
+}
+
+CUOTA_INLINE std::size_t heap_view::size_from(block const* first) noexcept {
+    std::size_t all = 0;
+    for (block const* b = first; b; b = b->after) all += b->size;
+    return all;
 }
 
 CUOTA_INLINE void heap_view::append(segment_facts& to, block const& b) const {

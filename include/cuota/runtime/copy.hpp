@@ -90,6 +90,7 @@ void copy(void* to, void const* from, std::size_t bytes, cudaMemcpyKind kind, st
 
 CUOTA_INLINE void copy(void* to, void const* from, std::size_t bytes, cudaMemcpyKind kind, stream_ref s,
                        place where) {
+    cuota::detail::on_device_of const here{s, where};
     auto* const target = static_cast<std::byte*>(to);
     auto const* const source = static_cast<std::byte const*>(from);
     for (std::size_t done = 0; done != bytes;) {
@@ -114,6 +115,7 @@ CUOTA_INLINE void copy_to_host(void* to, void const* from, std::size_t bytes, st
 
 CUOTA_INLINE void copy_on_device(void* to, void const* from, std::size_t bytes, stream_ref s, place where) {
     if (bytes == 0) return;
+    cuota::detail::on_device_of const here{s, where};
     on_behalf_of(where);
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s.get()), "cudaMemcpyAsync", where);
 }
@@ -124,6 +126,7 @@ CUOTA_INLINE void copy_anywhere(void* to, void const* from, std::size_t bytes, s
 
 CUOTA_INLINE void fill_bytes(void* to, unsigned char value, std::size_t bytes, stream_ref s, place where) {
     if (bytes == 0) return;
+    cuota::detail::on_device_of const here{s, where};
     on_behalf_of(where);
     check(cudaMemsetAsync(to, value, bytes, s.get()), "cudaMemsetAsync", where);
 }
@@ -135,6 +138,7 @@ CUOTA_INLINE void fill_words(void* to, fill_word value, std::size_t count, strea
     bool const is_one_byte = ((value.bits ^ byte * std::uint32_t{0x0101'0101}) & all) == 0;
     if (is_one_byte) return fill_bytes(to, byte, count * value.bytes, s, where);
     if (count == 0) return;
+    s.refuse_elsewhere(where);
     device const on = s.device();
     device_scope const here{on};
     driver::memset_calls const& native = driver::memsets();

@@ -201,6 +201,7 @@ CUOTA_INLINE void graph_exec::launch(stream_ref s, place where) {
         }
     } launch{*this, s};
     for (; launch.begun != uses_.size(); ++launch.begun) uses_[launch.begun]->begin_launch(s, where);
+    detail::on_device_of const here{s, where};
     rt::on_behalf_of(where);
     rt::check(cudaGraphLaunch(exec_.get(), s.get()), "cudaGraphLaunch", where);
     launch.is_enqueued = true;
@@ -262,6 +263,7 @@ CUOTA_INLINE capture_session::capture_session(std::span<stream_ref const> stream
     do check_and_wait();
     while (!captured_streams::all().try_enter(scope_.streams(), [&] {
         if (!are_idle()) return false;
+        on_device_of const here{origin(), where_};
         rt::on_behalf_of(where_);
         rt::check(cudaStreamBeginCapture(origin().get(), cudaStreamCaptureModeThreadLocal),
                   "cudaStreamBeginCapture", where_);
@@ -315,6 +317,7 @@ CUOTA_INLINE void capture_session::check_and_wait() const {
     for (stream_share const& s : streams_) {
         if (stream_ref{s}.is_capturing())
             throw_misuse(where_, "a stream was to be captured that is captured already");
+        on_device_of const here{s, where_};
         rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where_);
     }
 }
@@ -322,6 +325,7 @@ CUOTA_INLINE void capture_session::check_and_wait() const {
 CUOTA_INLINE bool capture_session::are_idle() const {
     rt::beside_capture const beside;
     for (stream_share const& s : streams_) {
+        on_device_of const here{s, where_};
         cudaError_t const code = cudaStreamQuery(s.get());
         if (code == cudaErrorNotReady) {
             (void)cudaGetLastError();
@@ -344,6 +348,7 @@ CUOTA_INLINE void capture_session::join() const {
 
 CUOTA_INLINE cudaGraph_t capture_session::end_capture() {
     cudaGraph_t captured = nullptr;
+    on_device_of const here{origin(), where_};
     rt::on_behalf_of(where_);
     cudaError_t const code = cudaStreamEndCapture(origin().get(), &captured);
     if (code != cudaSuccess && is_still_open()) throw rt::error_of(code, "cudaStreamEndCapture", where_);
@@ -375,6 +380,8 @@ CUOTA_INLINE void capture_session::leave() noexcept {
 
 CUOTA_INLINE void capture_session::throw_away() noexcept {
     if (is_open_) {
+        std::optional<on_device_of> here;
+        report_failure_of([&] { here.emplace(origin(), where_); });
         cudaGraph_t captured = nullptr;
         cudaError_t code = cudaStreamEndCapture(origin().get(), &captured);
         if (code != cudaSuccess && is_still_open()) {

@@ -152,6 +152,7 @@ inline constexpr bool has_host_side = CUOTA_SIMULATED_KERNELS != 0;
 /// Throws: cuda_error; misuse if the program has neither device nor host code for it. Nothing is enqueued.
 template <class Body>
 void launch_kernel(stream_ref s, kernel_grid grid, Body body, char const* name, place where) {
+    s.refuse_elsewhere(where);
     device const on = s.device();
     device_scope const here{on};  // a launch requires the stream's device to be current
     if (!is_simulated()) {
