@@ -114,7 +114,7 @@ TEST_CASE("what fits is told in whole units of the request", "[core][next_steps]
     REQUIRE(ask().count == 0);
     REQUIRE(ask().bytes == 0);
     REQUIRE_FALSE(ask().suffices);
-    r.request.unit_bytes = 0;  // nobody's, but no reason to divide by it
+    r.request.unit_bytes = 0;  // no unit, but must not be divided by
     REQUIRE(ask().count == 5000);
     r = refused(1, {{"b", 100, 100, 100}});
     REQUIRE(ask().text == "nothing fits: 0 B are available");
@@ -213,7 +213,7 @@ TEST_CASE("a reservation is grown, by what is missing", "[core][next_steps]") {
     REQUIRE(grow.limits.size() == 1);
     REQUIRE(grow.limits[0].limit == 110);
     REQUIRE(grow.limits[0].grow_by == 10);
-    // What is inside it has a limit like any other.
+    // A budget inside it has a limit like any other.
     r = refused(30, {{"slots", 100, 90, 90}, {"epoch", 200, 190, 190}, {"loader", 5000, 4990, 4990, true}});
     r.room_to_grow = 20;
     REQUIRE(one(r, step_kind::raise_limits).text ==
@@ -245,7 +245,7 @@ TEST_CASE("of a reservation that has ended nothing can be had", "[core][next_ste
     r.holders = {{"a slot", {}, 40}};
     REQUIRE(texts(r) == lines{"in vain: nothing fits: 0 B are available",
                               "in vain: grow reservation loader: it has been released"});
-    r = refused(70, r.budgets);  // what is inside it refuses, too
+    r = refused(70, r.budgets);  // a budget inside it refuses, too
     REQUIRE(texts(r) == lines{"in vain: nothing fits: 0 B are available",
                               "in vain: grow reservation loader: it has been released"});
 }

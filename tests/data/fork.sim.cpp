@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a program that loads data may have when it forks: each owner ends in the child, by itself and by exit, and refuses requests
+// Owners that a program that loads data may have when it forks: each ends in the child, by itself and by exit, and refuses requests
 // that need a lock, a thread or CUDA.
 
 #include <array>

@@ -142,7 +142,7 @@ void refusals(accounts& to) {
     cuota::watch const watch{
         limited, {0.75}, 0.1, [&](cuota::watch_event const&) { ++crossings; }, {.falling = true}};
     words const x{500'000, 1u, s, pool, "x"};
-    words const y{1'400'000, s, pool, cuota::no_init, "y"};  // for which others give back
+    words const y{1'400'000, s, pool, cuota::no_init, "y"};  // for which others release memory
     try {
         words const z{1'000'000, s, pool, cuota::no_init, "z"};
         expect(false);
@@ -296,7 +296,7 @@ void guards_and_reports(accounts& to) {
         words const z{500, 1u, t, tracked, "z"};
     }
     expect(!cuota::summary(cuota::snapshot_of(to.device)).empty());
-    (void)recorder.read();  // what it has not seen for want of memory was reported
+    (void)recorder.read();  // errors that it did not see, for lack of memory, were reported
     expect(holds(y, t, 3));
 }
 

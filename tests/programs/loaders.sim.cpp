@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Loaders of several threads under one pair of tight budgets: sources that throw, epochs that are stopped, left, moved and resumed,
-// batches that are kept, other threads that make loaders give back their slots. Each batch is compared with its samples, byte by byte, and
+// batches that are kept, other threads that make loaders release their slots. Each batch is compared with its samples, byte by byte, and
 // each epoch with the order of its seed. For as long as one likes: CUOTA_STRESS=<500 times the epochs, in all>.
 #include <algorithm>
 #include <atomic>
@@ -191,7 +191,7 @@ private:
     std::size_t done_ = 0;
 };
 
-// Charges as much as it can have, so that loaders that are between two epochs give back their slots.
+// Charges all available bytes, so that loaders that are between two epochs release their slots.
 void press(cuota::budget device, cuota::budget pinned, std::uint64_t seed, std::atomic<bool> const& ends,
            counts& seen) {
     std::mt19937_64 draw{seed};

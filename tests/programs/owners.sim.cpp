@@ -64,7 +64,7 @@ struct append_index {
     CUOTA_KERNEL void operator()(std::size_t i) const { to.push_back(static_cast<word>(i)); }
 };
 
-// A program's cache: charged bytes, which it gives back when it is asked.
+// A program's cache: charged bytes, which it releases when it is called.
 class cache {
 public:
     cache(cuota::budget const& account, std::size_t bytes) : account_{account}, bytes_{bytes} {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Pools that end while threads allocate: what was allocated before stays valid, what is asked for after is misuse, and all comes back.
+// Pools that end while threads allocate: earlier allocations stay valid, later requests are misuse, and all memory is freed.
 // For as long as one likes: CUOTA_STRESS=<allocations, in all>.
 #include <algorithm>
 #include <atomic>

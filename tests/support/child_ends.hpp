@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// What owners of a parent do in its child, where CUDA calls are counted.
+/// The behaviour of a parent's owners in its child, where CUDA calls are counted.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a program that trains may have when it forks: each owner ends in the child, by itself and by exit, and refuses requests.
+// Owners that a program that trains may have when it forks: each ends in the child, by itself and by exit, and refuses requests.
 
 #include <atomic>
 #include <chrono>
