@@ -9,7 +9,12 @@ function slug(text) {
     gsub(/ /, "-", text)
     return page "_" text
 }
-FNR == 1 { page = FILENAME; sub(/.*\//, "", page); sub(/\.md$/, "", page) }
+FNR == 1 {  # design/ledger.md is the page design_ledger, and design/README.md is design
+    page = FILENAME; sub(/.*\//, "", page); sub(/\.md$/, "", page)
+    folder = FILENAME ~ /design\/[^\/]*$/ ? "design_" : ""
+    is_index = page == "README"
+    page = is_index && folder != "" ? "design" : folder page
+}
 /^```/ {
     in_block = !in_block
     if (in_block) {
@@ -31,9 +36,10 @@ in_block { print; next }
     while (match($0, /\]\(#[^)]*\)/))
         $0 = substr($0, 1, RSTART) "(\001" page "_" substr($0, RSTART + 3, RLENGTH - 4) ")" substr($0, RSTART + RLENGTH)
     gsub(/\(\001/, "(#")
-    while (match($0, /\]\([a-z_]+\.md\)/)) {  # the first page has the others below it, in its order
-        to = substr($0, RSTART + 2, RLENGTH - 6)
-        $0 = substr($0, 1, RSTART) (page == "README" ? "(@subpage " : "(@ref ") to ")" substr($0, RSTART + RLENGTH)
+    gsub(/\]\(design\/README\.md\)/, "](design.md)")
+    while (match($0, /\]\([a-z_]+\.md\)/)) {  # an index has the other pages below it, in its order
+        to = folder substr($0, RSTART + 2, RLENGTH - 6)
+        $0 = substr($0, 1, RSTART) (is_index ? "(@subpage " : "(@ref ") to ")" substr($0, RSTART + RLENGTH)
     }
     while (match($0, /\[[^\]]*\]\(\.\.\/[^)]*\)/)) {
         link = substr($0, RSTART, RLENGTH)

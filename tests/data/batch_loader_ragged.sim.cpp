@@ -8,11 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -501,4 +503,39 @@ TEST_CASE("ragged data is not kept on the device, but streamed", "[data][ragged]
     cuota::cached_loader cached = cuota::cached_on_device(texts.classed(), how);
     CHECK(cached.cached_bytes == 0);
     CHECK(joined(batches_of(texts, cached.loader.epoch(0))).size() == 30);
+}
+
+TEST_CASE("the lengths of a source may charge the loader's budget after the epoch was left",
+          "[data][batch_loader][ragged]") {
+    machine const on;
+    ragged_texts const texts = ragged_texts::any(40, 9);
+    watched_source watched{texts.classed()};
+    cuota::budget all{"all", 1 << 20};
+    std::latch entered{1}, left{1};
+    std::atomic<bool> is_first = false, was_refused = false;
+    watched.before_lengths = [&](std::span<std::uint64_t const>) {
+        if (!is_first.exchange(false)) return;
+        entered.count_down();
+        left.wait();
+        try {
+            all.charge(all.limit());
+            all.refund(all.limit());
+        } catch (cuota::budget_exceeded const&) { was_refused = true; }
+    };
+    batch_loader loader{
+        watched, {.batch = 4, .rows = 40, .device = all, .pinned = all, .workers = 1, .reclaim_priority = 0}};
+    is_first = true;
+    {
+        auto const epoch = loader.epoch(0);
+        entered.wait();
+    }
+    left.count_down();
+    // The worker uses the ring until its call has returned; then the loader's memory can be reclaimed.
+    for (bool is_charged = false; !is_charged;) try {
+            all.charge(all.limit());
+            is_charged = true;
+        } catch (cuota::budget_exceeded const&) { std::this_thread::yield(); }
+    all.refund(all.limit());
+    CHECK(was_refused);
+    CHECK(joined(batches_of(texts, loader.epoch(0))).size() == 40);
 }

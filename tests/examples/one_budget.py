@@ -32,7 +32,7 @@ check("that is more than its two arrays", planned > 8_000_000, planned)
 check("the numbers are right", "odd: 500000 of 1000000; sums by " in done.stdout, done.stdout)
 check("each part was planned, and measured", all(len(re.findall(rf"^ +{part} ", done.stdout, re.M)) == 2
                                                  for part in ("flags", "sums", "cub")), done.stdout)
-check("nothing was left", ", 0 not given back" in done.stdout, done.stdout)
+check("nothing was left", ", 0 not freed" in done.stdout, done.stdout)
 
 done = run("--limit", planned)
 check("a limit of the plan is enough", done.returncode == 0 and not done.stderr, done)

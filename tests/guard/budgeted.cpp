@@ -162,9 +162,8 @@ TEST_CASE("a wrong size, a second release and a foreign pointer are reported, an
     void* const p = memory.allocate_sync(100, 16, {"weights", {"train.cpp", 4}});
 
     memory.deallocate_sync(p, 99);
-    REQUIRE(errors.take() ==
-            std::vector<std::string>{"cuota::misuse: budget trainer: 99 B were given back of an "
-                                     "allocation of 100 B (train.cpp:4)"});
+    REQUIRE(errors.take() == std::vector<std::string>{"cuota::misuse: budget trainer: deallocate with the "
+                                                      "wrong size: 99 B, allocated 100 B (train.cpp:4)"});
     REQUIRE(b.held() == 128);
 
     budgeted<moody> other{budget{"other", 100}};
@@ -180,7 +179,7 @@ TEST_CASE("a wrong size, a second release and a foreign pointer are reported, an
     memory.deallocate_sync(p, 100);
     auto const told = errors.take();
     REQUIRE(told.size() == 1);
-    REQUIRE(support::has(told[0], "budget trainer: a pointer was given back that it does not hold"));
+    REQUIRE(support::has(told[0], "budget trainer: deallocate of an unknown pointer"));
     REQUIRE(b.held() == 0);
 }
 

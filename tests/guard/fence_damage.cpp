@@ -24,7 +24,7 @@ TEST_CASE("damage reads as a line: which block, how much, where from, and what s
           "weights 400 B (train.cpp:10): 4 bytes written behind its end, from offset 400: 01 00 80 3f");
     fence_damage const in_front{{}, {}, nullptr, 400, -8, 1, {0xff}, true};
     CHECK(in_front.text() == "untagged 400 B: 1 byte written in front of its begin, from offset -8: ff "
-                             "(seen when it was given back)");
+                             "(found when it was freed)");
 }
 
 TEST_CASE("fence_broken names some blocks, and has them all", "[guard][fence_damage]") {

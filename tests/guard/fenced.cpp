@@ -169,7 +169,7 @@ TEST_CASE("what a release finds is reported by the next allocation", "[guard][fe
     REQUIRE(told.size() == 1);
     CHECK(support::has(told[0],
                        "weights 100 B (train.cpp:4): 1 byte written behind its end, from offset 100: "));
-    CHECK(support::has(told[0], "(seen when it was given back)"));
+    CHECK(support::has(told[0], "(found when it was freed)"));
     CHECK_NOTHROW(memory.verify(s));
 }
 
@@ -267,10 +267,10 @@ TEST_CASE("a wrong size, a second release and a foreign pointer change nothing i
     memory.deallocate_sync(p, 100);
     auto const told = errors.take();
     REQUIRE(told.size() == 3);
-    CHECK(
-        support::has(told[0], "fenced memory x: 99 bytes were given back of an allocation of 100: weights"));
+    CHECK(support::has(told[0],
+                       "fenced memory x: deallocate with the wrong size: 99 bytes, allocated 100: weights"));
     CHECK(support::has(told[1], "8 bytes inside of weights"));
-    CHECK(support::has(told[2], "given back twice: weights"));
+    CHECK(support::has(told[2], "double free: weights"));
     CHECK_THROWS_AS(memory.verify(cudaStreamPerThread, p), cuota::misuse);
     CHECK_NOTHROW(memory.verify(cudaStreamPerThread, nullptr));
     CHECK_THROWS_AS((fenced{cuota::device_memory{}, {.zone = 0}}), cuota::misuse);

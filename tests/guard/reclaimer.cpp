@@ -127,8 +127,9 @@ struct false_cache {
         return reclaimer{b, "entries in use", [could](std::size_t) { return could; }, give, priority, where};
     }
     std::string report(std::string const& claimed) const {
-        return "cuota::misuse: reclaimer entries in use: it said that it gave back " + claimed +
-               ", and 0 B came back to budget b; it is not asked again for this request (reclaimer.cpp:" +
+        return "cuota::misuse: reclaimer entries in use: it returned " + claimed +
+               ", but 0 B were refunded to budget b; it is not called again for this request "
+               "(reclaimer.cpp:" +
                std::to_string(where.line) + ")";
     }
 };

@@ -221,15 +221,15 @@ TEST_CASE("a wrong size, a second release and a foreign pointer name the block, 
     memory.deallocate_sync(p, 99);
     memory.deallocate(cudaStreamPerThread, static_cast<char*>(p) + 8, 100);
     CHECK(errors.take() ==
-          texts{"cuota::misuse: tracked memory x: 99 bytes were given back of an allocation of 100: "
+          texts{"cuota::misuse: tracked memory x: deallocate with the wrong size: 99 bytes, allocated 100: "
                 "weights 100 B (train.cpp:4)",
-                "cuota::misuse: tracked memory x: a pointer was given back that is 8 bytes inside of "
+                "cuota::misuse: tracked memory x: deallocate of a pointer that is 8 bytes inside of "
                 "weights 100 B (train.cpp:4)"});
     CHECK(memory.live().bytes == 100);
     memory.deallocate_sync(p, 100);
     memory.deallocate_sync(p, 100);
     CHECK(errors.take() ==
-          texts{"cuota::misuse: tracked memory x: given back twice: weights 100 B (train.cpp:4)"});
+          texts{"cuota::misuse: tracked memory x: double free: weights 100 B (train.cpp:4)"});
     int none = 0;
     memory.deallocate_sync(&none, sizeof none);
     CHECK(errors.take().size() == 1);

@@ -70,15 +70,14 @@ TEST_CASE("a tracker names the block that a mistake is about", "[guard][tracker]
         return std::string{support::thrown<misuse>([&] { (void)t.take_out(p, bytes); }).what()};
     };
     CHECK(what(heap, 1001) ==
-          "cuota::misuse: memory x: 1'001 bytes were given back of an allocation of 1'000: "
+          "cuota::misuse: memory x: deallocate with the wrong size: 1'001 bytes, allocated 1'000: "
           "weights 1000 B (a.cpp:1)");
-    CHECK(what(heap + 16, 1000) ==
-          "cuota::misuse: memory x: a pointer was given back that is 16 bytes inside "
-          "of weights 1000 B (a.cpp:1)");
-    CHECK(support::has(what(heap + 1000, 1), "1 byte was given back at an address that it does not hold"));
+    CHECK(what(heap + 16, 1000) == "cuota::misuse: memory x: deallocate of a pointer that is 16 bytes inside "
+                                   "of weights 1000 B (a.cpp:1)");
+    CHECK(support::has(what(heap + 1000, 1), "deallocate of an unknown pointer, 1 byte"));
     CHECK(count_of(t) == 1);
     (void)t.take_out(heap, 1000);
-    CHECK(what(heap, 1000) == "cuota::misuse: memory x: given back twice: weights 1000 B (a.cpp:1)");
+    CHECK(what(heap, 1000) == "cuota::misuse: memory x: double free: weights 1000 B (a.cpp:1)");
 }
 
 TEST_CASE("a tracker that has no host memory keeps what it has, and gives it back", "[guard][tracker]") {

@@ -161,7 +161,7 @@ TEST_CASE("what was taken in a capture outlives the graph while somebody has it"
     on.pool.deallocate(on.s, p, some + 1);
     auto const errors = machine.errors.take();
     REQUIRE(errors.size() == 2);
-    CHECK(errors[0].find("given back twice") != std::string::npos);
+    CHECK(errors[0].find("double free") != std::string::npos);
     CHECK(errors[1].find("that a graph uses") != std::string::npos);
 
     graph.reset();

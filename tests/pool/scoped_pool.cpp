@@ -397,7 +397,7 @@ TEST_CASE("a release that cannot be right is reported and changes nothing", "[po
         pool.deallocate(stream, p, 4000);
         auto const texts = errors.take();
         REQUIRE(texts.size() == 1);
-        CHECK(has(texts[0], "twice"));
+        CHECK(has(texts[0], "double free"));
     }
     SECTION("a pointer into the middle") {
         pool.deallocate(stream, static_cast<std::byte*>(p) + 256, 3744);

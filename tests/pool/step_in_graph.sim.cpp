@@ -335,7 +335,7 @@ TEST_CASE("bytes that go from one stream of a capture to another are refused bef
         block const b{on.plan.resource(), on.other};  // shares no bytes with the first
         CHECK(why_refused([&] {
                   block const c{on.plan.resource(), on.other};
-              }).find("use it on one stream") != std::string::npos);
+              }).find("use one stream") != std::string::npos);
     });
     CHECK(simulator::misuse_reports().empty());
 }

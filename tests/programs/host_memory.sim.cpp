@@ -147,7 +147,7 @@ void refusals(accounts& to) {
         words const z{1'000'000, s, pool, cuota::no_init, "z"};
         expect(false);
     } catch (cuota::budget_exceeded const& refused) {
-        expect(std::string{refused.what()}.find("refused") != std::string::npos);
+        expect(std::string{refused.what()}.starts_with("cuota::budget_exceeded: "));
         expect(limited.last_refusal().has_value());
     }
     auto reserved = to.device.reserve(1000);

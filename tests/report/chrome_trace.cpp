@@ -231,7 +231,7 @@ TEST_CASE("a trace says what happened, to the nanosecond", "[report][chrome_trac
             R"("ts":1000.010,"name":"step 2","dur":2.000,"args":{"ended":true}})",
             R"("ts":1002.030,"name":"step 3","dur":0.001,"args":{"ended":false}})",
             R"({"ph":"i","pid":3,"tid":3,"ts":1000.030,"name":"refused 4.9 KiB for acts","s":"p","args":{"bytes":5000,"tag":"acts","held":5001,"limit":4096,"place":"x.cpp:7"}})",
-            R"("ts":1000.040,"name":"reclaimed  1.0 KiB of acts","s":"p","args":{"bytes":1024,"tag":"acts","place":"x.cpp:7"}})",
+            R"("ts":1000.040,"name":"reclaimed 1.0 KiB of acts","s":"p","args":{"bytes":1024,"tag":"acts","place":"x.cpp:7"}})",
             R"({"ph":"i","pid":2,"tid":2,"ts":1000.050,"name":"epoch 1","s":"p","args":{"place":""}})",
             R"({"ph":"b","pid":4,"tid":4,"ts":1000.020,"name":"acts","cat":"block","id":"1","args":{"bytes":99,"size":100,"place":"x.cpp:7","address":"1","from_before":false,"live_at_end":false}})",
             R"({"ph":"e","pid":4,"tid":4,"ts":1000.060,"name":"acts","cat":"block","id":"1","args":{}})",

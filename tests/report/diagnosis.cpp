@@ -81,14 +81,14 @@ TEST_CASE("a diagnosis has a line for each finding, the most severe first", "[re
         "blocks of log (train.cpp:17), 2.0 KiB, 640.0 MiB would be one piece\n"
         "  warning  pinned memory of resource host is 2.0 x what was asked: 256.0 MiB for 130.0 MiB\n"
         "  note     pool work: at its peak of 1.0 GiB, 98 % was weights (train.cpp:5): 1.0 GiB in 1 block\n"
-        "  note     pool other: 128.0 MiB were given back, and work that was enqueued before may still use "
+        "  note     pool other: 128.0 MiB were freed, and work that was enqueued before may still use "
         "them: 128.0 MiB wait for stream 7\n"
         "  note     pool other: 99 % of what is live has no tag (64.0 MiB in 7 blocks): name it where it is "
         "taken\n"
         "  note     rounding in pool other: 7 blocks of what has no tag asked for 32.0 MiB and take 64.0 "
         "MiB: take many in one\n"
-        "  note     churn in pool work: scratch (train.cpp:30) was taken and given back 100 times or more in "
-        "each of the last 20 steps, and never more than 64.0 KiB at once: take that once");
+        "  note     churn in pool work: scratch (train.cpp:30) was allocated and freed 100 times or more in "
+        "each of the last 20 steps, and never more than 64.0 KiB at once: allocate that once");
 }
 
 TEST_CASE("where nothing is wrong nothing is said", "[report][diagnosis]") {

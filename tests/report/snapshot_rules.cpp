@@ -178,7 +178,7 @@ TEST_CASE("pending memory is found where it is much, with the stream that has mo
     };
     auto const found = of(2_GiB, 2_GiB);
     REQUIRE(found.size() == 1);
-    CHECK(found[0].text == "pool work: 2.0 GiB were given back, and work that was enqueued before may still "
+    CHECK(found[0].text == "pool work: 2.0 GiB were freed, and work that was enqueued before may still "
                            "use them: 2.0 GiB wait for "
                            "stream 7");
     CHECK(found[0].level == cuota::severity::note);
@@ -192,7 +192,7 @@ TEST_CASE("pending memory is found where it is much, with the stream that has mo
     cuota::memory_snapshot no_blocks = snapshot_of(pool_of("work", {segment_of{}.pending(1_GiB, 7).made()}));
     no_blocks.pools[0].segments.clear();
     CHECK(text_of(finding_kind::pending, cuota::diagnose(no_blocks)) ==
-          "pool work: 1.0 GiB were given back, and work that was enqueued before may still use them");
+          "pool work: 1.0 GiB were freed, and work that was enqueued before may still use them");
 }
 
 TEST_CASE("what has no tag is found where it is half of what is live", "[report][diagnosis]") {

@@ -267,9 +267,9 @@ TEST_CASE("what one stream takes at the address of what another gave back is ano
 TEST_CASE("what is taken over and over in each step is churn", "[report][diagnosis]") {
     auto const found = churn_in(churning(5, 400, 2));
     REQUIRE(found.size() == 1);
-    CHECK(found[0].text == "churn in pool work: scratch (train.cpp:17) was taken and given back 400 times or "
+    CHECK(found[0].text == "churn in pool work: scratch (train.cpp:17) was allocated and freed 400 times or "
                            "more in each of the last 5 "
-                           "steps, and never more than 2.0 MiB at once: take that once");
+                           "steps, and never more than 2.0 MiB at once: allocate that once");
     CHECK(found[0].level == cuota::severity::note);
     CHECK(found[0].bytes == 2_MiB);
     CHECK(found[0].of == 400_MiB);

@@ -442,6 +442,7 @@ CUOTA_INLINE auto loader_engine::next_claim(std::uint64_t generation, std::size_
     times_.goes_on(worker, worker_stage::drawing);
     auto const position = line_.next_step(generation);
     if (!position) return std::nullopt;
+    memory_->uses_of_ring().keep_brief();
     return claim_at(is_by_rows() ? nowhere() : deal_.next(*position));
 }
 
@@ -456,6 +457,8 @@ CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, std::si
         position = line_.next_step(generation);
         epoch = times_.epoch();
         times_.goes_on(worker, worker_stage::drawing);
+        // The sampler and the source's lengths are functions of the program, which may charge: a brief use would make them wait for itself.
+        if (position) memory_->uses_of_ring().keep_brief();
     }
     if (!position) return std::nullopt;
     std::optional<dealt_batch> at;
@@ -464,16 +467,17 @@ CUOTA_INLINE auto loader_engine::claim_by_rows(std::uint64_t generation, std::si
         at = reader.draw_rows(epoch, *position, taken);
     } catch (...) { failure = std::current_exception(); }
     region_lock const lock{guard_};
-    if (!line_.next_step(generation)) return std::nullopt;
-    if (failure) return claim_at(nowhere());
-    if (at) return claim_at(*at);
-    line_.ends_here();
-    arrived_.notify_all();
+    if (line_.next_step(generation)) {
+        if (failure) return claim_at(nowhere());
+        if (at) return claim_at(*at);
+        line_.ends_here();
+        arrived_.notify_all();
+    }
+    memory_->uses_of_ring().make_brief();  // the caller ends it
     return std::nullopt;
 }
 
 CUOTA_INLINE auto loader_engine::claim_at(dealt_batch const& at) noexcept -> claim {
-    memory_->uses_of_ring().keep_brief();
     return {line_.claim_next(at.end), times_.epoch(), at};
 }
 

@@ -35,6 +35,8 @@ public:
     void add_brief() noexcept;
     void drop_brief() noexcept;
     void keep_brief() noexcept;
+    /// Makes an ordinary use brief.
+    void make_brief() noexcept;
 
     /// Returns whether try_give would succeed. Waits for a release by another thread.
     [[nodiscard]] bool is_idle() const noexcept;
@@ -98,6 +100,12 @@ CUOTA_INLINE void use_count::keep_brief() noexcept {
     region_lock const lock{guard_};
     --brief_;
     ++uses_;
+}
+
+CUOTA_INLINE void use_count::make_brief() noexcept {
+    region_lock const lock{guard_};
+    --uses_;
+    ++brief_;
 }
 
 CUOTA_INLINE bool use_count::is_idle() const noexcept {

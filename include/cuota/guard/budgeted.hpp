@@ -203,12 +203,11 @@ CUOTA_INLINE_IN_PLACE void budgeted_books::holdings(std::vector<holding>& into) 
 CUOTA_INLINE std::size_t budgeted_books::table::forget(void* p, std::size_t bytes, std::string const& of) {
     auto const found = live.find(p);
     if (found == live.end())
-        throw_misuse(
-            "budget {}: a pointer was given back that it does not hold (given back twice, or another's)",
-            {of});
+        throw_misuse("budget {}: deallocate of an unknown pointer (double free, or allocated elsewhere)",
+                     {of});
     entry const& e = found->second;
     if (e.asked != bytes)
-        throw_misuse(e.held.where, "budget {}: {} were given back of an allocation of {}",
+        throw_misuse(e.held.where, "budget {}: deallocate with the wrong size: {}, allocated {}",
                      {of, as_bytes(bytes), as_bytes(e.asked)});
     std::size_t const cost = e.held.bytes;
     live.erase(found);

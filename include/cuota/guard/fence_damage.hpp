@@ -66,7 +66,7 @@ CUOTA_INLINE std::string fence_damage::text() const {
         constexpr char const* digits = "0123456789abcdef";
         text += {' ', digits[byte >> 4], digits[byte & 15]};
     }
-    return was_given_back ? text + " (seen when it was given back)" : text;
+    return was_given_back ? text + " (found when it was freed)" : text;
 }
 
 CUOTA_INLINE fence_broken::fence_broken(std::string const& title, std::vector<fence_damage> found,

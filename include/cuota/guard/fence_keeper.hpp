@@ -248,7 +248,7 @@ CUOTA_INLINE void fence_keeper::take_down(fence& f, call_order const& order) noe
     bool const is_seen = report_failure_of([&] {
         on_stream_of(order, f.at, [&](stream_ref s) {
             if (s.is_capturing())
-                throw_misuse(f.where, "{}: given back into a capture, so its fences were not looked at: {}",
+                throw_misuse(f.where, "{}: freed in a capture, so its guard bytes were not checked: {}",
                              {live_.title(), survivors::line_of(f.name, {}, f.bytes)});
             at_home(f, s, [&](stream_ref own) {
                 look_at(f, own);

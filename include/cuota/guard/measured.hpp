@@ -229,11 +229,11 @@ CUOTA_INLINE usage_report measured_books::report(std::size_t granule) const {
 CUOTA_INLINE measured_books::entry measured_books::tables::forget(void* p, std::size_t bytes) {
     auto const found = live.find(p);
     if (found == live.end())
-        throw_misuse("measured memory: a pointer was given back that it does not hold (given back twice, "
-                     "or another's)");
+        throw_misuse(
+            "measured memory: deallocate of an unknown pointer (double free, or allocated elsewhere)");
     entry const e = found->second;
     if (e.asked != bytes)
-        throw_misuse(e.held.where, "measured memory: {} were given back of an allocation of {}",
+        throw_misuse(e.held.where, "measured memory: deallocate with the wrong size: {}, allocated {}",
                      {as_bytes(bytes), as_bytes(e.asked)});
     live.erase(found);
     return e;
@@ -273,7 +273,7 @@ CUOTA_INLINE std::string usage_report::text() const {
     for (std::size_t i = 0; i != shown; ++i)
         width = std::min(std::max(width, detail::tag_text(by_tag[i].name).size() + 3), std::size_t{40});
     std::string text = detail::message(
-        "peak {} in {} allocations, {} not given back",
+        "peak {} in {} allocations, {} not freed",
         {detail::as_bytes(peak), detail::as_count(allocations), detail::as_count(allocations - releases)});
     for (std::size_t i = 0; i != shown; ++i)
         detail::append_message(text, "\n  {}at the peak {}at most {}in {}",
@@ -282,7 +282,7 @@ CUOTA_INLINE std::string usage_report::text() const {
                                 detail::padded(bytes_text(by_tag[i].peak), 12),
                                 detail::as_count(by_tag[i].allocations)});
     text += detail::rest_text("\n  and ", by_tag.size() - shown);
-    if (!alive.empty()) detail::append_message(text, "\n  not given back: {}", {detail::holders_text(alive)});
+    if (!alive.empty()) detail::append_message(text, "\n  not freed: {}", {detail::holders_text(alive)});
     return text;
 }
 

@@ -152,8 +152,8 @@ CUOTA_INLINE_IN_PLACE void registered_cache::report_false_claim(std::size_t clai
     report_failure_of([&] {
         throw_misuse(
             who_.where,
-            "reclaimer {}: it said that it gave back {}, and {} came back to budget {}; it is not asked "
-            "again for this request",
+            "reclaimer {}: it returned {}, but {} were refunded to budget {}; it is not called again for "
+            "this request",
             {title(), as_bytes(claimed), as_bytes(shown), account});
     });
 }

@@ -126,7 +126,6 @@ private:
     void throw_for(survivors const& alive, char const* what, place where) const;
 
     [[noreturn, gnu::cold]] void refuse(void const* p, std::size_t bytes, live_record const& known) const;
-    [[nodiscard]] static std::string bytes_were(std::size_t bytes);  // "2 bytes were"
     [[nodiscard]] static std::size_t offset_in(live_record const& r, void const* p) noexcept;
     [[nodiscard]] static std::string line_of(live_record const& r);
 
@@ -278,8 +277,9 @@ CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, p
 [[gnu::noinline]] CUOTA_INLINE void tracker::refuse(void const* p, std::size_t bytes,
                                                     live_record const& known) const {
     if (known.at)
-        throw_misuse(known.where, "{}: {} given back of an allocation of {}: {}",
-                     {title(), bytes_were(bytes), as_count(known.bytes), line_of(known)});
+        throw_misuse(
+            known.where, "{}: deallocate with the wrong size: {} {}, allocated {}: {}",
+            {title(), as_count(bytes), unit_of(bytes, "bytes"), as_count(known.bytes), line_of(known)});
     live_record gone;
     live_record around;
     at_rest([&] {
@@ -293,17 +293,12 @@ CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, p
         }
     });
     if (around.at)
-        throw_misuse(around.where, "{}: a pointer was given back that is {} {} inside of {}",
+        throw_misuse(around.where, "{}: deallocate of a pointer that is {} {} inside of {}",
                      {title(), as_count(offset_in(around, p)), unit_of(offset_in(around, p), "bytes"),
                       line_of(around)});
-    if (gone.at) throw_misuse(gone.where, "{}: given back twice: {}", {title(), line_of(gone)});
-    throw_misuse("{}: {} given back at an address that it does not hold (given back long before, "
-                 "or another's)",
-                 {title(), bytes_were(bytes)});
-}
-
-CUOTA_INLINE std::string tracker::bytes_were(std::size_t bytes) {
-    return message("{} {}", {as_count(bytes), bytes == 1 ? "byte was" : "bytes were"});
+    if (gone.at) throw_misuse(gone.where, "{}: double free: {}", {title(), line_of(gone)});
+    throw_misuse("{}: deallocate of an unknown pointer, {} {} (freed long before, or allocated elsewhere)",
+                 {title(), as_count(bytes), unit_of(bytes, "bytes")});
 }
 
 CUOTA_INLINE std::size_t tracker::offset_in(live_record const& r, void const* p) noexcept {

@@ -250,7 +250,7 @@ private:
     [[nodiscard]] detail::pytorch_device& opened(int ordinal) {
         if (auto* const made = place_of(ordinal).load(std::memory_order_acquire)) [[likely]]
             return *made;
-        detail::throw_misuse("memory of device {} was given back, and none was ever taken there", {ordinal});
+        detail::throw_misuse("deallocate of memory of device {}, where none was allocated", {ordinal});
     }
     [[nodiscard]] detail::pytorch_device& open(int ordinal) {
         detail::region_lock const lock{opening()};

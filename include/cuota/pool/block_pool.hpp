@@ -578,10 +578,10 @@ CUOTA_INLINE void block_pool::make_peak_known(std::size_t bytes) noexcept {
 CUOTA_INLINE block& block_pool::claim(void* p, std::size_t bytes) {
     block* const b = heap_.blocks().find_live(p);
     if (!b || !b->claim(p))
-        throw_misuse("{}: a pointer was given back that is not alive here (given back twice, or another's)",
-                     {title()});
+        throw_misuse("{}: deallocate of an unknown pointer (double free, or allocated elsewhere)", {title()});
     if (b->requested != bytes) {
-        misuse const wrong{title() + ": " + bytes_text(bytes) + " were given back of " + describe(*b),
+        misuse const wrong{title() + ": deallocate with the wrong size: " + bytes_text(bytes) + " of " +
+                               describe(*b),
                            b->note->where};
         b->become(block::state::live);
         throw wrong;

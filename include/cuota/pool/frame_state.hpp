@@ -253,18 +253,17 @@ CUOTA_INLINE std::optional<frame_chunk> frame_state::give(stream_ref const* s, s
             return std::nullopt;
         }
     }
-    throw_misuse(where, "{}: a pointer was given back that is not of it", {title()});
+    throw_misuse(where, "{}: deallocate of a pointer that it did not allocate", {title()});
 }
 
 CUOTA_INLINE frame_entry& frame_state::checked(frame_entry* e, std::size_t bytes, place where) const {
     if (!e)
-        throw_misuse(
-            where,
-            "{}: a pointer was given back that is not alive here (given back twice, or inside a block)",
-            {title()});
-    if (!e->is_live()) throw_misuse(where, "{}: given back twice: {}", {title(), e->text()});
+        throw_misuse(where, "{}: deallocate of an unknown pointer (double free, or inside a block)",
+                     {title()});
+    if (!e->is_live()) throw_misuse(where, "{}: double free: {}", {title(), e->text()});
     if (e->bytes != bytes)
-        throw_misuse(where, "{}: {} were given back of {}", {title(), as_bytes(bytes), e->text()});
+        throw_misuse(where, "{}: deallocate with the wrong size: {} of {}",
+                     {title(), as_bytes(bytes), e->text()});
     return *e;
 }
 

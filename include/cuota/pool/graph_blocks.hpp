@@ -134,11 +134,9 @@ CUOTA_INLINE bool graph_blocks::give(void* p, std::size_t bytes, stream_ref cons
     auto const found = blocks_.find(p);
     if (found == blocks_.end()) return false;
     entry& b = found->second;
-    if (!b.is_live)
-        throw_misuse("{}: a pointer was given back that is not alive here, but a graph's (given back twice)",
-                     {title});
+    if (!b.is_live) throw_misuse("{}: double free of a block that a graph uses", {title});
     if (b.bytes != bytes)
-        throw_misuse("{}: {} were given back of {} that a graph uses",
+        throw_misuse("{}: deallocate with the wrong size: {} of {} that a graph uses",
                      {title, as_bytes(bytes), as_bytes(b.bytes)});
     b.is_live = false;
     if (is_in_capture) b.stream = s->id();

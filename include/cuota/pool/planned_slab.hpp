@@ -226,8 +226,7 @@ CUOTA_INLINE std::uint32_t planned_slab::find_live(void const* p, std::size_t by
     auto const offset = static_cast<std::size_t>(static_cast<std::byte const*>(p) - at_);
     index const i = users_.of(offset);
     if (i == nobody) [[unlikely]]
-        throw_misuse("a step_plan: a pointer was given back that is not alive here (given back twice, or "
-                     "never given)");
+        throw_misuse("a step_plan: deallocate of an unknown pointer (double free, or allocated elsewhere)");
     if (requests_[i].bytes != bytes) [[unlikely]]
         throw_other_size(i, bytes);
     return i;
@@ -286,7 +285,7 @@ CUOTA_INLINE void planned_slab::end_launch(stream_order& order, stream_ref s) {
 
 CUOTA_INLINE void planned_slab::throw_other_size(index i, std::size_t bytes) const {
     tag const name = labels_[i].name;
-    throw_misuse(labels_[i].where, "a step_plan: {} were given back of {}{}",
+    throw_misuse(labels_[i].where, "a step_plan: deallocate with the wrong size: {} of {}{}",
                  {as_bytes(bytes), as_bytes(requests_[i].bytes),
                   name.is_empty() ? "" : std::string{" "} + name.text()});
 }

@@ -292,11 +292,11 @@ CUOTA_INLINE event const* stream_order::mark_of(wait_point point) {
     if (from.recorded >= point.ticket) return from.mark.get();
     if (point.ticket > from.captured_above)
         throw_misuse(
-            "memory that one stream of a capture gave back was to be used by another: use it on one stream");
+            "a block that was freed on one stream of a capture cannot be used on another: use one stream");
     from.mark_saw.reserve(from.seen.size());
     if (foreign_capture_of(from.stream) != 0)
-        throw_misuse("memory that was given back on a stream was to be used by another, which cannot "
-                     "wait for it while others capture the first one: end the capture before");
+        throw_misuse("a block that was freed on a stream cannot be used on another while a foreign "
+                     "capture includes the first: end the capture before");
     bool const is_marked = mark_outside_capture(from.stream, [&from] {
         if (from.mark) from.mark->record_in(from.stream, 0);
         else from.mark = shared<stream_mark>::make(from.stream);

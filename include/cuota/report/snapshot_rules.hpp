@@ -214,7 +214,7 @@ CUOTA_INLINE void find_pending(pool_facts const& p, recording const* before, std
             }
     finding f{finding_kind::pending, severity::note};
     f.text = words_for("pool", p.name) + ": " + bytes_text(pending) +
-             " were given back, and work that was enqueued before may still use them";
+             " were freed, and work that was enqueued before may still use them";
     if (!by_stream.empty()) {
         auto const most = std::ranges::max_element(
             by_stream, [](auto const& a, auto const& b) { return a.second < b.second; });

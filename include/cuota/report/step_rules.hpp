@@ -118,8 +118,8 @@ CUOTA_INLINE void find_churn(recording const& r, step_account const& steps, diag
         event_site const site = a.site < r.sites.size() ? r.sites[a.site] : event_site{};
         finding f{finding_kind::churn, severity::note};
         f.text = "churn in " + words_for(source) + ": " + words_for(site.name, site.where) +
-                 " was taken and given back " + counted(least, "time") + " or more " + last_steps_text(run) +
-                 ", and never more than " + bytes_text(at_once) + " at once: take that once";
+                 " was allocated and freed " + counted(least, "time") + " or more " + last_steps_text(run) +
+                 ", and never more than " + bytes_text(at_once) + " at once: allocate that once";
         f.bytes = at_once;
         f.whose = source.name;
         f.name = site.name;
