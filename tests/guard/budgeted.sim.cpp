@@ -137,7 +137,7 @@ struct picky_memory {
         while (seen < now && !most->compare_exchange_weak(seen, now)) {}
         return ::operator new(bytes);
     }
-    // The test subtracts the bytes from `held` after their refund, because the account counts them until then.
+    // The test subtracts the bytes from `held` after their refund, because the account counts them before it.
     void deallocate_sync(void* p, std::size_t, std::size_t = cuota::default_alignment) noexcept {
         ::operator delete(p);
     }
