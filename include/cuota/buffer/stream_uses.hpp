@@ -31,10 +31,10 @@ namespace cuota::inline v0::detail {
 /// The uses of one buffer: on its home stream, which orders them, and on other streams, which record an event when they end. Host memory
 /// has no home.
 ///
-/// A read waits for the last write, a write also for the reads since; no stream waits again for work that it has waited for, directly or
-/// through another. An event of the home stream is recorded only when another stream waits for it; if the home is one thread's default
-/// stream, that thread records it at the end of each use. The thread that used the buffer first starts its uses at home without the lock, a
-/// few at a time. Another thread uses the lock until it writes while no use is open at home.
+/// A native home stream always uses the lock. A read waits for the last write, a write also for the reads since; no stream waits again for
+/// work that it has waited for, directly or through another. An event of the home stream is recorded only when another stream waits for it;
+/// if the home is one thread's default stream, that thread records it at the end of each use. The thread that used the buffer first starts
+/// its uses at home without the lock, a few at a time. Another thread uses the lock until it writes while no use is open at home.
 /// Threads: any; but a thread that writes, or destroys the buffer, does so while no other starts a use. Destroying a buffer while another
 /// thread ends a lease is misuse, which is reported; neither thread may then detect that it is the last, and this object, about 400 bytes
 /// of host memory, is leaked.

@@ -146,8 +146,8 @@ inline namespace [[gnu::abi_tag]] CUOTA_VIEWS {}
 #endif
 
 /// 1 where the compiler reads the definitions at the end of a header: in files of its part, except while nvcc compiles for the device,
-/// which would take five times as long. A header whose definitions launch kernels tests CUOTA_PART_MEMORY, or the macro of its own part,
-/// instead, because the device code must contain those kernels.
+/// which takes ten times as long with them. A header whose definitions launch kernels tests CUOTA_PART_MEMORY, or the macro of its own
+/// part, instead, because the device code must contain those kernels.
 #if !defined(__CUDA_ARCH__)
 #define CUOTA_DEFINE_MEMORY CUOTA_PART_MEMORY
 #define CUOTA_DEFINE_DATA CUOTA_PART_DATA          ///< see CUOTA_DEFINE_MEMORY

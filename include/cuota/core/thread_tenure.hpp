@@ -22,8 +22,8 @@ public:
     [[nodiscard]] bool pays() noexcept;
     void begin_tenure(thread_record& me) noexcept;
     void close() noexcept { owner_.store(nullptr, std::memory_order_seq_cst); }
-    /// Records a revocation by another thread. An owner that used the object in 4096 sections or more may own it again at once; otherwise
-    /// the backoff doubles.
+    /// Records a revocation by another thread. An owner that has since entered and left 2048 sections or more, of any object, may own it
+    /// again at once; otherwise the backoff doubles.
     void note_collected() noexcept;
 
     /// Returns the last owner. Requires the lock.

@@ -97,7 +97,8 @@ public:
     [[nodiscard]] std::size_t peak() const;
     /// Returns the bytes that this budget and all its ancestors have available now.
     [[nodiscard]] std::size_t room() const noexcept;
-    /// Returns name, limit, held and peak of one moment, and whether it is a reservation's.
+    /// Returns name, limit, held and peak, and whether it is a reservation's. While other threads charge, the figures may be of different
+    /// moments.
     [[nodiscard]] budget_facts now() const;
     /// Sets the peak of this budget only to the bytes held now.
     void reset_peak() noexcept;

@@ -79,8 +79,8 @@ extern template class shared<detail::watch_state>;
 ///          `missed` counts older ones. Exceptions of a callback go to the error sink; no charge or refund throws or allocates for a watch.
 /// Ends:    with its destruction; afterwards no call is running on another thread, and none follows. So do not destroy it under a lock that
 ///          the callback takes, nor two watches in each other's callbacks.
-/// Cost:    under a watched budget, at any depth, a charge or refund takes the lock and evaluates clock and thresholds: 50 to 75 ns, in
-///          place of 1 to 2.
+/// Cost:    under a watched budget, at any depth, a charge or refund takes the lock and evaluates clock and thresholds: 50 to 110 ns, in
+///          place of 1 to 3.
 /// Threads: any, one at a time per object.
 /// Throws:  on construction only.
 /// Example: tests/guard/watch.cpp

@@ -29,8 +29,8 @@ enum class fit_slack { same_size_if_small, quarter };
 /// Returns the slack of a pool with `allocated` of `reserved` bytes in use.
 ///
 /// Splitting larger blocks costs space when memory is short: in bench/fragmentation.cpp a quarter causes no refusal at 60 % live, and some
-/// at 70 %. A nearly full pool takes the tightest fit at the lowest address regardless of waits. Small blocks often share one size, and the
-/// choice among those matters little.
+/// at 70 %. A nearly full pool takes the tightest fit regardless of waits: below 4 MiB the block that was freed last, above it the one at
+/// the lowest address. Small blocks often share one size, and the choice among those matters little.
 [[nodiscard]] constexpr fit_slack slack_for(std::size_t allocated, std::size_t reserved) noexcept {
     return allocated < 5 * (reserved / 8 + 1) ? fit_slack::quarter : fit_slack::same_size_if_small;
 }

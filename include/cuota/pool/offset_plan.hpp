@@ -69,8 +69,8 @@ struct offset_conflict {
 [[nodiscard]] offset_plan plan_offsets(std::span<lifetime const> blocks, plan_options const& options = {},
                                        place where = place::here());
 
-/// Checks a plan by a sweep over time that shares no code with the planner. Returns the first conflict: two rows that overlap in time and
-/// bytes; or a row twice, if its offset is not aligned or its end is above the peak.
+/// Checks a plan by a sweep over time that shares only the sorted edges of lifetimes.hpp with the planner. Returns the first conflict: two
+/// rows that overlap in time and bytes; or a row twice, if its offset is not aligned or its end is above the peak.
 /// Throws: misuse if the number of rows differs, or for lifetimes that plan_offsets rejects.
 /// Cost:   O(n log n).
 /// Example: examples/plan_trace.cpp

@@ -59,8 +59,8 @@ private:
 
     // --- pages ---
 
-    // In this order: pages, with a few more while there is plenty; a segment, if the account has bytes for it and for no page; pages, after
-    // other holders have released memory. Null if all fail.
+    // In this order: pages, with a few more while there is plenty; a segment, if the account has bytes for it and no page can be mapped;
+    // pages, after other holders have released memory. Null if all fail.
     template <class Enter>
     [[nodiscard]] void* by_pages(std::size_t bytes, label const& who, reclaim_record& record, Enter enter) {
         std::size_t const ample = memory_.ample(bytes);

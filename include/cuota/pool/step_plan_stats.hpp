@@ -41,7 +41,7 @@ struct step_plan_stats {
     std::size_t stream_waits = 0;  ///< waits enqueued to reuse bytes across streams
     bool has_slab = false;         ///< whether the slab is allocated
 
-    /// Returns the misses: requests of planned steps that were served upstream.
+    /// Returns the misses: requests of planned steps that were passed upstream, those that it refused included.
     [[nodiscard]] std::size_t fell_back() const noexcept;
     /// Returns peak / lower_bound; 1 for an empty plan.
     [[nodiscard]] double ratio() const noexcept;

@@ -28,7 +28,8 @@
 #include <utility>
 #include <vector>
 
-/// State of the simulated runtime. The one mutex guards all members of `machine` that are not atomic; work runs without it.
+/// State of the simulated runtime. The one mutex guards the members of `machine` that are not atomic, except those that name a mutex of
+/// their own; work runs without it.
 namespace cuota::inline v0::simulator {
 
 struct capture;
