@@ -16,7 +16,7 @@ import tempfile
 
 import _lint
 
-CLASS = r"\b(?:class|struct)\s+(?P<opened>\w+)(?:\s+final)?\s*(?::[^;{}]*)?\{"
+CLASS = r"\b(?:class|struct)\s+(?:CUOTA_\w+\s+)?(?P<opened>\w+)(?:\s+final)?\s*(?::[^;{}]*)?\{"
 OVERRIDES = r"(?P<overrides>~?\w+)\s*\((?:[^;{}()]|\([^()]*\))*\)\s*(?:const\s*)?(?:noexcept\s*)?(?:override|final)\s*;"
 VIRTUAL = r"\bvirtual\s+[^;{}=()]*?(?P<virtual>~?\w+)\s*\([^;{}]*?\)[^;{}=]*;"
 DECLARED = re.compile(f"{CLASS}|{OVERRIDES}|{VIRTUAL}")
