@@ -107,7 +107,7 @@ stress: ## many threads on one tree of budgets, random walks through pools, rand
 	@$(call build,dev,--target test-guard --target test-pool --target test-buffer --target test-report --target test-pytorch --target test-programs)
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-guard '[stress]'
 	CUOTA_STRESS=$(STRESS) build/dev/tests/test-pool '[stress]'
-	CUOTA_SUFFICING=10000 build/dev/tests/test-pool '[sufficing_steps]'
+	CUOTA_SUFFICING=$$(($(STRESS) / 1000)) build/dev/tests/test-pool '[sufficing_steps]'
 	CUOTA_STRESS=$$(($(STRESS) / 10)) build/dev/tests/test-pytorch '[stress]'
 	CUOTA_SNAPSHOTS=$$(($(STRESS) / 1000)) build/dev/tests/test-report '[stress]'
 	CUOTA_PROGRAMS=$$(($(STRESS) / 100)) CUOTA_SIM_CHECKS=strict build/dev/tests/test-buffer '[programs]'
