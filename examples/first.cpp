@@ -25,7 +25,7 @@ void train_step(cuota::device_span<float const> pixels, cuota::device_span<float
 
 int main() try {
     cuota::budget budget{"trainer", 512_MiB};  // what this program may hold on the device
-    cuota::scoped_pool pool{budget};           // all of it goes back when the scope ends
+    cuota::scoped_pool pool{budget};           // frees its memory when the scope ends
     cuota::stream stream;
     cuota::device_buffer<float> weights{1'000'000, stream, pool, "weights"};
     cuota::batch_loader loader{cuota::npy_source{"images.npy"}, {.batch = 256, .device = budget, .seed = 1}};
@@ -33,5 +33,5 @@ int main() try {
     for (cuota::batch batch : loader.epoch(0))  // one batch at a time, copied while the last one computes
         train_step(batch.view<float>(stream), weights.write(stream), stream);
 
-    cuota::device_buffer<float> everything{200'000'000, stream, pool};  // refused: nothing is allocated
+    cuota::device_buffer<float> too_large{200'000'000, stream, pool};  // refused: nothing is allocated
 } catch (cuota::budget_exceeded const& refused) { std::puts(refused.what()); }

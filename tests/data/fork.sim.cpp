@@ -5,14 +5,12 @@
 // that need a lock, a thread or CUDA.
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <unistd.h>
@@ -38,6 +36,7 @@
 #include "support/child_ends.hpp"
 #include "support/machine.hpp"
 #include "support/sanitizer.hpp"
+#include "support/traffic.hpp"
 
 using namespace cuota::literals;
 
@@ -87,39 +86,22 @@ struct owners {
 };
 
 // Threads that are in the locks of sources and samplers for most of the time.
-class traffic {
+class traffic : support::traffic {
 public:
     explicit traffic(owners& of)
-        : threads_{std::thread{[&of, this] {
-                       std::array<std::uint64_t, 8> out{};
-                       for (std::uint64_t epoch = 0; !stop_; ++epoch)
-                           of.buckets.draw(4'000, epoch, 1'000 * (epoch % 4), out), ++rounds_;
-                   }},
-                   std::thread{[&of, this] {
-                       std::array<std::uint64_t, 8> out{};
-                       for (std::uint64_t epoch = 0; !stop_; ++epoch)
-                           of.shuffled.draw(4'000, epoch, 0, out), ++rounds_;
-                   }},
-                   std::thread{[&of, this] {
-                       for (std::size_t i = 0; !stop_; ++i) {
-                           gather_one(of.half);
-                           gather_one(of.parts_of_files[i % 3]);
-                           ++rounds_;
-                       }
-                   }}} {
-        while (rounds_ < 100) std::this_thread::yield();
-    }
-    traffic(traffic const&) = delete;
-    traffic& operator=(traffic const&) = delete;
-    ~traffic() {
-        stop_ = true;
-        for (std::thread& t : threads_) t.join();
-    }
-
-private:
-    std::atomic<bool> stop_ = false;
-    std::atomic<int> rounds_ = 0;
-    std::array<std::thread, 3> threads_;
+        : support::traffic{100,
+                           [&of](std::size_t i) {
+                               std::array<std::uint64_t, 8> out{};
+                               of.buckets.draw(4'000, i, 1'000 * (i % 4), out);
+                           },
+                           [&of](std::size_t i) {
+                               std::array<std::uint64_t, 8> out{};
+                               of.shuffled.draw(4'000, i, 0, out);
+                           },
+                           [&of](std::size_t i) {
+                               gather_one(of.half);
+                               gather_one(of.parts_of_files[i % 3]);
+                           }} {}
 };
 
 }  // namespace

@@ -8,9 +8,9 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <sys/wait.h>
@@ -34,6 +34,7 @@
 #include "support/child.hpp"
 #include "support/machine.hpp"
 #include "support/sanitizer.hpp"
+#include "support/traffic.hpp"
 
 namespace simulator = cuota::simulator;
 using namespace cuota::literals;
@@ -69,38 +70,25 @@ struct owners {
     }
 };
 
-// Four threads that allocate, free and query.
-class traffic {
-public:
-    explicit traffic(owners& of) {
-        for (std::thread& t : threads_)
-            t = std::thread{[this, &of] {
-                cuota::stream const s;
-                for (std::size_t i = 0; !stop_; ++i) {
-                    std::size_t const bytes = i % 3 == 0 ? 1'000 : 200'000;
-                    void* const p = of.pool.allocate(s, bytes);
-                    of.pool.deallocate(s, p, bytes);
-                    of.account.charge(64);
-                    of.account.refund(64);
-                    if (i % 16 == 0) (void)of.pool.stats(), (void)of.account.now();
-                    if (i % 64 == 0) of.tracked.deallocate(s, of.tracked.allocate(s, 512), 512);
-                    (void)cuota::tag::named("t" + std::to_string(i % 100));
-                    ++rounds_;
-                }
-            }};
-        while (rounds_ < 100) std::this_thread::yield();
-    }
-    traffic(traffic const&) = delete;
-    traffic& operator=(traffic const&) = delete;
-    ~traffic() {
-        stop_ = true;
-        for (std::thread& t : threads_) t.join();
-    }
+// Returns a function that allocates, frees and queries, on a stream of its own.
+auto user_of(owners& of) {
+    return [&of, s = std::make_shared<cuota::stream>()](std::size_t i) {
+        std::size_t const bytes = i % 3 == 0 ? 1'000 : 200'000;
+        void* const p = of.pool.allocate(*s, bytes);
+        of.pool.deallocate(*s, p, bytes);
+        of.account.charge(64);
+        of.account.refund(64);
+        if (i % 16 == 0) (void)of.pool.stats(), (void)of.account.now();
+        if (i % 64 == 0) of.tracked.deallocate(*s, of.tracked.allocate(*s, 512), 512);
+        (void)cuota::tag::named("t" + std::to_string(i % 100));
+    };
+}
 
-private:
-    std::atomic<bool> stop_ = false;
-    std::atomic<std::uint64_t> rounds_ = 0;
-    std::array<std::thread, 4> threads_;
+// Four threads that allocate, free and query.
+class traffic : support::traffic {
+public:
+    explicit traffic(owners& of)
+        : support::traffic{100, user_of(of), user_of(of), user_of(of), user_of(of)} {}
 };
 
 }  // namespace

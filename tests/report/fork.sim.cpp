@@ -3,12 +3,10 @@
 
 // Objects of every kind that a program may have when it forks: in the child they are destroyed, explicitly and by exit.
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,6 +34,7 @@
 #include "support/child_ends.hpp"
 #include "support/machine.hpp"
 #include "support/sanitizer.hpp"
+#include "support/traffic.hpp"
 
 using namespace cuota::literals;
 
@@ -82,30 +81,14 @@ struct owners {
 };
 
 // Allocates streams and buffers, and queries figures, in a loop.
-class traffic {
+class traffic : support::traffic {
 public:
     explicit traffic(owners& of)
-        : thread_{[this, &of] {
-              while (!stop_) {
-                  cuota::stream const s;
-                  cuota::device_buffer<float> const x{50'000, s, of.pool, cuota::no_init};
-                  (void)cuota::snapshot_of(of.account);
-                  ++rounds_;
-              }
-          }} {
-        while (rounds_ < 10) std::this_thread::yield();
-    }
-    traffic(traffic const&) = delete;
-    traffic& operator=(traffic const&) = delete;
-    ~traffic() {
-        stop_ = true;
-        thread_.join();
-    }
-
-private:
-    std::atomic<bool> stop_ = false;
-    std::atomic<int> rounds_ = 0;
-    std::thread thread_;
+        : support::traffic{10, [&of](std::size_t) {
+                               cuota::stream const s;
+                               cuota::device_buffer<float> const x{50'000, s, of.pool, cuota::no_init};
+                               (void)cuota::snapshot_of(of.account);
+                           }} {}
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ template <class F>
     return status;
 }
 
-/// True when f throws a misuse that says that the process was forked.
+/// Returns true if f throws misuse because the process was forked.
 template <class F>
 [[nodiscard]] bool is_refused_in_child(F f) {
     try {

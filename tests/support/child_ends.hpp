@@ -18,7 +18,7 @@
 
 namespace support {
 
-/// The status of a child in which `end` ends owners of its parent: 0 when it made no CUDA call and no report.
+/// Returns the exit status of a child in which `end` destroys owners of its parent: 0 if it made no CUDA call and no report.
 template <class End>
 [[nodiscard]] int status_of_ends_in_child(End end) {
     return status_of_child([&] {
@@ -33,17 +33,17 @@ template <class End>
     });
 }
 
-/// Requests that a child makes of its parent's owners. Each must be refused because the process was forked.
+/// Checks requests that a child makes of its parent's owners: each must be refused because the process was forked.
 class requests_in_child {
 public:
-    /// One that throws.
+    /// Checks that f throws the misuse.
     template <class F>
     void refuses(char const* what, F f) {
         if (is_refused_in_child(f)) return;
         std::fprintf(stderr, "in the child: %s was not refused\n", what);
         ++wrong_;
     }
-    /// One that is noexcept, and reports it.
+    /// Checks that f, which is noexcept, reports the misuse to the error sink.
     template <class F>
     void reports(char const* what, F f) {
         static std::atomic<int> told = 0;
@@ -57,7 +57,7 @@ public:
         std::fprintf(stderr, "in the child: %s was reported %d times\n", what, told.load());
         ++wrong_;
     }
-    /// Something else that must be so.
+    /// Checks another condition.
     void expect(char const* what, bool holds) {
         if (holds) return;
         std::fprintf(stderr, "in the child it is not so: %s\n", what);
@@ -69,7 +69,7 @@ private:
     int wrong_ = 0;
 };
 
-/// The status of a child in which `ask(requests)` makes requests: 0 when all were refused.
+/// Returns the exit status of a child in which `ask(requests)` makes requests: 0 if all were refused.
 template <class Ask>
 [[nodiscard]] int status_of_requests_in_child(Ask ask) {
     return status_of_child([&] {

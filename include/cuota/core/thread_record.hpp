@@ -90,6 +90,7 @@ void see_section_end(thread_record const& other) noexcept;
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <cuota/core/never_destroyed.hpp>
 #include <cuota/core/std_parts.hpp>
 
 namespace cuota::inline v0::detail {
@@ -100,13 +101,8 @@ CUOTA_INLINE thread_registry& thread_registry::instance() noexcept {
         thread_registry all;
         child_hook hook{[](child_hook&) noexcept { begin_child(); }};
     };
-    union forever {  // never destroyed: threads outlive statics
-        forever() noexcept : kept{} {}
-        ~forever() {}
-        hooked kept;
-    };
-    static forever one;
-    return one.kept.all;
+    static never_destroyed<hooked> one;  // threads outlive statics
+    return one.value.all;
 }
 
 CUOTA_INLINE void thread_registry::begin_child() noexcept {

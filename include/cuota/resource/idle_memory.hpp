@@ -162,6 +162,7 @@ template <class Call>
 #if CUOTA_DEFINE_MEMORY
 
 #include <cuota/core/error_sink.hpp>
+#include <cuota/core/never_destroyed.hpp>
 #include <cuota/core/process.hpp>
 #include <cuota/core/sort_stably.hpp>
 #include <cuota/core/std_parts.hpp>
@@ -207,13 +208,8 @@ struct idle_registry::shelf {
 };
 
 CUOTA_INLINE idle_registry::shelf& idle_registry::all() noexcept {
-    union forever {  // never destroyed: static pools leave it during exit
-        forever() noexcept : kept{} {}
-        ~forever() {}
-        shelf kept;
-    };
-    static forever one;
-    return one.kept;
+    static never_destroyed<shelf> one;  // static pools leave it during exit
+    return one.value;
 }
 
 CUOTA_INLINE void idle_registry::join(memory_origin from, idle_holder& who) {

@@ -33,6 +33,7 @@ private:
 #if CUOTA_DEFINE_MEMORY
 
 #include <cuota/core/locked_region.hpp>
+#include <cuota/core/never_destroyed.hpp>
 #include <cuota/core/process.hpp>
 #include <cuota/runtime/stream_state.hpp>
 
@@ -44,13 +45,8 @@ struct async_frees::streams {
 };
 
 CUOTA_INLINE auto async_frees::all() noexcept -> streams& {
-    union forever {  // never destroyed: streams may be destroyed during exit
-        forever() noexcept : kept{} {}
-        ~forever() {}
-        streams kept;
-    };
-    static forever one;
-    return one.kept;
+    static never_destroyed<streams> one;  // streams may be destroyed during exit
+    return one.value;
 }
 
 CUOTA_INLINE void async_frees::note(stream_state& s) noexcept {

@@ -20,6 +20,7 @@
 #include <cuota/core/error.hpp>
 #include <cuota/core/label.hpp>
 #include <cuota/core/locked_region.hpp>
+#include <cuota/core/never_destroyed.hpp>
 #include <cuota/core/process.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/core/std_parts.hpp>
@@ -228,13 +229,8 @@ CUOTA_INLINE captured_streams& captured_streams::all() noexcept {
             count_.store(0, std::memory_order_relaxed);
         }};
     };
-    union forever {  // never destroyed: streams outlive statics
-        forever() noexcept : kept{} {}
-        ~forever() {}
-        hooked kept;
-    };
-    static forever one;
-    return one.kept.streams;
+    static never_destroyed<hooked> one;  // streams outlive statics
+    return one.value.streams;
 }
 
 CUOTA_INLINE void captured_streams::leave(std::span<std::uint64_t const> ids) noexcept {

@@ -270,6 +270,7 @@ private:
 
 #if CUOTA_DEFINE_MEMORY
 
+#include <cuota/core/never_destroyed.hpp>
 #include <cuota/runtime/beside_capture.hpp>
 #include <cuota/runtime/capture_scope.hpp>
 
@@ -386,20 +387,15 @@ CUOTA_INLINE void stream_share::keep_default() noexcept {
 }
 
 CUOTA_INLINE void stream_share::remember_default() noexcept {
-    union forever {  // has no thread: a wait for it is a wait for the device
-        forever() noexcept
-            : state{cudaStreamPerThread, ~std::uint64_t{0}, cuota::device{0}, {~std::uint64_t{0}, 0}} {
-            state.thread_has_ended = true;
-        }
-        ~forever() {}
-        detail::stream_state state;
-    };
-    static forever unknown;
+    // The stream of a thread that has ended: a wait for it is a wait for the device.
+    static detail::never_destroyed<detail::stream_state> unknown{
+        cudaStreamPerThread, ~std::uint64_t{0}, cuota::device{0}, detail::host_thread{~std::uint64_t{0}, 0}};
+    unknown.value.thread_has_ended.store(true, std::memory_order_relaxed);
     detail::stream_state* known = nullptr;
     try {
         known = detail::default_stream(stream_.native()).detach();
     } catch (...) {  // the next CUDA call fails for the same reason and reports it
-        known = &unknown.state;
+        known = &unknown.value;
         known->add_owner();
     }
     stream_.word_ = reinterpret_cast<std::uintptr_t>(known) | stream_ref::remembered_default;

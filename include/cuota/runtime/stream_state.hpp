@@ -55,6 +55,7 @@ struct stream_state final : ref_counted {
 #include <unistd.h>
 
 #include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/never_destroyed.hpp>
 #include <cuota/core/process.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/async_frees.hpp>
@@ -93,17 +94,13 @@ struct default_streams {
 
     /// Returns the legacy stream of a device. Never destroyed: streams may be destroyed during exit.
     CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> legacy(device where) {
-        union forever {
-            forever() noexcept : all{} {}
-            ~forever() {}
-            struct {
-                process_lock guard;
-                default_streams streams;
-            } all;
+        struct legacy_streams {
+            process_lock guard;
+            default_streams streams;
         };
-        static forever kept;
-        std::lock_guard const lock{kept.all.guard};
-        return kept.all.streams.of(cudaStreamLegacy, where, {});
+        static never_destroyed<legacy_streams> all;
+        std::lock_guard const lock{all.value.guard};
+        return all.value.streams.of(cudaStreamLegacy, where, {});
     }
     /// Returns the calling thread's default stream of a device. While thread-local objects are being destroyed, each call makes a new one.
     CUOTA_PROCESS_STATE [[nodiscard]] static shared<stream_state> per_thread(device where) {
