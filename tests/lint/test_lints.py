@@ -84,6 +84,8 @@ CASES = [  # lint, what is broken, how, what the lint must say
      r"parts/memory.cpp does not reach core/poll_pause.hpp"),
     ("umbrella", "a header included twice", add("include/cuota/cuota.hpp", "#include <cuota/version.hpp>"),
      r"includes version.hpp 2 times, not 1"),
+    ("umbrella", "a header that a compiler of C++17 is not refused by", add("include/cuota/core/x.hpp", "#include <type_traits>"),
+     r"core/x.hpp does not include cuota/version.hpp"),
     ("umbrella", "an include of nothing", add("include/cuota/cuota.hpp", "#include <cuota/core/gone.hpp>"),
      r"includes core/gone.hpp, which is not there"),
     ("umbrella", "a header in the wrong umbrella", add("include/cuota/training.hpp", "#include <cuota/report/summary.hpp>"),

@@ -4,7 +4,7 @@
 """Every header is in one umbrella, once: those of report/ and training/ in the one of that name, what most programs use in cuota.hpp, and
 the others in all.hpp, which includes these three; but the interop, the simulator and the opt-in ones below. One that declares nothing
 outside of namespace detail is in none: whoever needs it includes it. What a header defines is in one file of parts/, the one that sets
-the macro of its definitions."""
+the macro of its definitions. Every header reaches version.hpp, which refuses a compiler in a mode before C++20."""
 import collections
 import re
 
@@ -68,4 +68,6 @@ for part in _headers.PARTS:
     of_part = {name for name in public if re.search(rf"^#if CUOTA_(DEFINE|PART)_{part.upper()}$", texts[name], flags=re.M) and name not in OPT_IN
                and name.split("/")[0] != "interop"}
     findings += [f"parts/{part}.cpp does not reach {name}, which has definitions for it" for name in sorted(of_part - reached)]
+findings += [f"{name} does not include cuota/version.hpp, itself or by another header: it does not say that it needs C++20"
+             for name in sorted(public) if not name.startswith("simulator/") and "version.hpp" not in headers.reached([name], None)]
 _lint.finish(findings)

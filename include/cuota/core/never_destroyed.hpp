@@ -6,6 +6,8 @@
 
 #include <type_traits>
 
+#include <cuota/version.hpp>
+
 namespace cuota::inline v0::detail {
 
 /// Storage of a static object that is never destroyed. Unlike `*new T` it needs no host memory, so it can be initialized in functions
