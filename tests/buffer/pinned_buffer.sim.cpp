@@ -59,6 +59,40 @@ TEST_CASE("looking at the elements waits for what a download still writes", "[bu
     CHECK(waits.count() == 1);
 }
 
+TEST_CASE("a pinned_buffer is usable while another thread waits for its elements",
+          "[buffer][pinned_buffer]") {
+    support::machine const machine;
+    scene on;
+    cuota::stream const other;
+    cuota::device_buffer<int> elsewhere{count, other, cuota::device_memory{}};
+    std::ranges::fill(on.some.write(), 3);
+    support::gate gate{on.stream};
+    on.some.upload(on.there, on.stream);
+    support::while_waiting(
+        gate, "cudaEventSynchronize", [&] { (void)on.some.write(); },
+        [&] {
+            on.some.upload(elsewhere, other);
+            CHECK(elsewhere.to_vector(other) == std::vector<int>(count, 3));
+        });
+    CHECK(on.there.to_vector(on.stream) == std::vector<int>(count, 3));
+}
+
+TEST_CASE("a device_buffer is usable while the end of a lease waits for a stream without an event",
+          "[buffer][pinned_buffer]") {
+    support::machine machine;
+    scene on;
+    cuota::stream const late;
+    cuota::stream const other;
+    support::gate gate{late};
+    auto lease = std::optional{on.there.read(late)};
+    simulator::fail_call("cudaEventCreateWithFlags", 1, cudaErrorUnknown);
+    support::while_waiting(
+        gate, "cudaStreamSynchronize", [&] { lease.reset(); },
+        [&] { CHECK(on.there.to_vector(other) == std::vector<int>(count, 5)); });
+    CHECK(machine.errors.take().size() == 1);
+    CHECK(late.is_idle());
+}
+
 TEST_CASE("looking at the elements does not wait for an upload", "[buffer][pinned_buffer]") {
     support::machine const machine;
     scene on;

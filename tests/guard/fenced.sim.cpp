@@ -22,6 +22,7 @@
 #include "support/catch.hpp"
 #include "support/every_failure.hpp"
 #include "support/failing_heap.hpp"
+#include "support/gate.hpp"
 #include "support/kernels.hpp"
 #include "support/machine.hpp"
 #include "support/resource_suite.hpp"
@@ -263,4 +264,31 @@ TEST_CASE("threads use fenced memory, and look at it", "[guard][fenced]") {
     for (std::thread& t : threads) t.join();
     CHECK(found == 0);
     CHECK_NOTHROW(memory.close());
+}
+
+TEST_CASE("fenced memory is usable while it is looked at, and a block may be freed", "[guard][fenced]") {
+    support::machine const machine;
+    cuota::scoped_pool pool{cuota::budget{"b", 64_MiB}};
+    fenced memory{pool.resource()};
+    cuota::stream const a;
+    cuota::stream const b;
+    void* const p = memory.allocate(a, 1000);
+    void* const q = memory.allocate(a, 2000);
+    b.wait(cuota::event{a});
+    {
+        support::gate gate{a};
+        support::while_waiting(
+            gate, "cudaStreamSynchronize", [&] { CHECK_NOTHROW(memory.verify(a)); },
+            [&] {
+                void* const r = memory.allocate(b, 500);
+                memory.deallocate(b, r, 500);
+                memory.deallocate(b, p, 1000);
+                void* const again = memory.allocate(b, 1000);
+                cuota::rt::fill_bytes(again, 1, 1000, b);
+                memory.deallocate(b, again, 1000);
+            });
+    }
+    memory.deallocate(a, q, 2000);
+    CHECK_NOTHROW(memory.close());
+    CHECK(cuota::simulator::order_reports().empty());
 }

@@ -23,8 +23,8 @@ using cuota::detail::block;
 using cuota::detail::block_heap;
 using cuota::detail::block_request;
 using cuota::detail::block_user;
+using cuota::detail::host_waits;
 using cuota::detail::idle_memory;
-using cuota::detail::stream_mark;
 using cuota::detail::stream_order;
 using cuota::detail::wait_set;
 using pool_tests::address;
@@ -36,7 +36,11 @@ block* take(block_heap& heap, std::size_t bytes, std::size_t alignment = block::
             lifespan meant = lifespan::scratch, block_user const& user = {}) {
     block_request const r{bytes, {}, meant, alignment};
     block* const b = heap.find(r, user.lane);
-    return b ? &heap.take(*b, r, user) : nullptr;
+    if (!b) return nullptr;
+    host_waits left;
+    block& taken = heap.take(*b, r, user, left);
+    left.wait();
+    return &taken;
 }
 
 }  // namespace
@@ -216,10 +220,10 @@ TEST_CASE("what is taken out of a block_heap counts as reserved until it is gone
     block_heap heap;
     heap.add({address(0), 1_MiB});
     heap.add({address(2_MiB), 2_MiB});
-    cuota::detail::dynamic_array<cuota::shared<stream_mark>> busy;
+    host_waits busy;
     auto out = heap.take_out(1_MiB, {}, busy);
     REQUIRE(out);
-    CHECK(busy.empty());
+    CHECK(busy.is_empty());
     CHECK(out->bytes == 1_MiB);
     CHECK(heap.reserved() == 3_MiB);
     CHECK(heap.leaving() == 1_MiB);

@@ -16,6 +16,7 @@
 #include "support/sink.hpp"
 #include "support/thrown.hpp"
 
+using cuota::detail::host_waits;
 using cuota::detail::plan_answer;
 using cuota::detail::planned_slab;
 using support::has;
@@ -49,7 +50,8 @@ struct asked {
     explicit asked(cuota::planned_step const& plan) : step{plan}, slab{plan, base} { slab.begin_step(); }
 
     planned_slab::result take(std::size_t bytes, cuota::label const& who = {}) {
-        return slab.try_take(order, stream, order.index_of(stream), bytes, who);
+        host_waits left;
+        return slab.try_take(order, stream, order.index_of(stream), bytes, who, left);
     }
     plan_answer answer(std::size_t bytes) { return take(bytes).answer; }
     void give(void const* p, std::size_t bytes) {
@@ -191,7 +193,8 @@ TEST_CASE("planned_slab of a plan of nothing serves and holds nothing", "[pool][
         CHECK_FALSE(slab.holds(nullptr));
         CHECK_FALSE(slab.holds(base));
         slab.begin_step();
-        CHECK(slab.try_take(order, s, order.index_of(s), 1000, {}).answer ==
+        host_waits left;
+        CHECK(slab.try_take(order, s, order.index_of(s), 1000, {}, left).answer ==
               (step.requests.empty() ? plan_answer::too_many : plan_answer::unplanned));
         slab.end_step();
         CHECK(slab.skipped() == 0);

@@ -20,6 +20,7 @@
 #include "support/machine.hpp"
 #include "support/step_program.hpp"
 
+using cuota::detail::host_waits;
 using cuota::detail::plan_answer;
 using cuota::detail::planned_slab;
 
@@ -93,7 +94,8 @@ private:
     }
     void* take(std::size_t bytes, std::size_t stream) {
         cuota::stream const& s = streams_[stream];
-        auto const found = slab_->try_take(order_, s, order_.index_of(s), bytes, {});
+        host_waits left;
+        auto const found = slab_->try_take(order_, s, order_.index_of(s), bytes, {}, left);
         ++answers[found.answer];
         if (!found.at) return nullptr;
         shadow_.add(found.at, bytes);
@@ -174,7 +176,8 @@ TEST_CASE("planned_slab: a wait that fails leaves everything as it was", "[pool]
     bool const is_planned = GENERATE(true, false);  // otherwise it waits for all earlier work
     support::gate const gate{a};
     slab.begin_step();
-    CHECK(slab.try_take(order, a, of_a, 1000, {}).at == base);
+    host_waits left;
+    CHECK(slab.try_take(order, a, of_a, 1000, {}, left).at == base);
     slab.give_back(slab.find_live(base, 1000), order.release_on(of_a));
     if (!is_planned) {
         slab.end_step();
@@ -186,7 +189,7 @@ TEST_CASE("planned_slab: a wait that fails leaves everything as it was", "[pool]
                                    "cudaStreamWaitEvent", static_cast<char const*>(nullptr)}) {
         if (call) simulator::fail_call(call, 1, cudaErrorUnknown);
         try {
-            auto const found = slab.try_take(order, b, of_b, 2000, {});
+            auto const found = slab.try_take(order, b, of_b, 2000, {}, left);
             simulator::clear_faults();
             CHECK(found.at == base);
             break;

@@ -15,6 +15,7 @@
 #include "support/gate.hpp"
 #include "support/machine.hpp"
 
+using cuota::detail::host_waits;
 using cuota::detail::planned_slab;
 using cuota::detail::planned_slabs;
 
@@ -31,11 +32,19 @@ std::unique_ptr<planned_slab> slab_at(std::size_t number) {
 }
 std::byte* take(planned_slabs& slabs, cuota::stream_ref s) {
     slabs.begin_step();
-    return static_cast<std::byte*>(slabs.try_take(s, 1000, {"x", {"train.cpp", 1}}).at);
+    host_waits left;
+    return static_cast<std::byte*>(slabs.try_take(s, 1000, {"x", {"train.cpp", 1}}, left).at);
 }
 void give(planned_slabs& slabs, cuota::stream_ref s, std::byte* p) {
     planned_slab& slab = *slabs.find(p);
     slabs.give_back(slab, slab.find_live(p, 1000), s);
+}
+std::unique_ptr<planned_slab> take_idle(planned_slabs& slabs) {
+    for (;;) {
+        host_waits left;
+        if (auto idle = slabs.take_idle(left); idle || left.is_empty()) return idle;
+        left.wait();
+    }
 }
 cuota::step_plan_stats counted(planned_slabs const& slabs) {
     cuota::step_plan_stats stats;
@@ -54,7 +63,7 @@ TEST_CASE("planned_slabs keep a slab that is retired until it has back what it g
     CHECK(slabs.find(address(1)) == nullptr);
     slabs.end_step();
     slabs.retire();
-    CHECK(slabs.take_idle() == nullptr);
+    CHECK(take_idle(slabs) == nullptr);
 
     slabs.put(slab_at(1));
     std::byte* const first = take(slabs, s);
@@ -64,7 +73,7 @@ TEST_CASE("planned_slabs keep a slab that is retired until it has back what it g
     slabs.end_step();
     slabs.retire();
     CHECK_FALSE(slabs.has_slab());
-    CHECK(slabs.take_idle() == nullptr);
+    CHECK(take_idle(slabs) == nullptr);
     slabs.put(slab_at(2));
     std::byte* const second = take(slabs, s);
     REQUIRE(second == address(2));
@@ -77,16 +86,16 @@ TEST_CASE("planned_slabs keep a slab that is retired until it has back what it g
     CHECK(left.size() == 3);
 
     give(slabs, s, first);
-    auto const idle = slabs.take_idle();
+    auto const idle = take_idle(slabs);
     REQUIRE(idle);
     CHECK(idle->at() == first);
     CHECK(slabs.find(first) == nullptr);
     CHECK(slabs.find(second) != nullptr);
-    CHECK(slabs.take_idle() == nullptr);
+    CHECK(take_idle(slabs) == nullptr);
     CHECK(counted(slabs).live == 1);
     CHECK(counted(slabs).skipped == 1);  // includes the idle slab's
     slabs.retire();
-    CHECK(slabs.take_idle() == nullptr);
+    CHECK(take_idle(slabs) == nullptr);
     CHECK(slabs.take_any()->at() == second);
     CHECK(slabs.take_any() == nullptr);
 }
@@ -106,7 +115,7 @@ TEST_CASE("planned_slabs give out a retired slab when its streams are done with 
                                    "cudaEventSynchronize", static_cast<char const*>(nullptr)}) {
         if (call) simulator::fail_call(call, 1, cudaErrorUnknown);
         try {
-            auto const idle = slabs.take_idle();
+            auto const idle = take_idle(slabs);
             simulator::clear_faults();
             CHECK(idle != nullptr);
             break;
@@ -121,7 +130,7 @@ TEST_CASE("planned_slabs give out a retired slab when its streams are done with 
     give(slabs, b, take(slabs, b));
     support::calls_since const waits{"cudaEventSynchronize"};
     slabs.retire();
-    CHECK(slabs.take_idle() != nullptr);
+    CHECK(take_idle(slabs) != nullptr);
     CHECK(waits.count() == 1);  // a has not used this slab
 }
 

@@ -12,6 +12,7 @@
 #include "support/catch.hpp"
 #include "support/failing_heap.hpp"
 
+using cuota::detail::host_waits;
 using cuota::detail::planned_slab;
 using cuota::detail::step_recorder;
 using cuota::detail::step_router;
@@ -24,6 +25,10 @@ std::unique_ptr<planned_slab> slab_of(cuota::planned_step step) {
     cuota::detail::place_requests(step, {});
     return std::make_unique<planned_slab>(step, base);
 }
+void* try_take(step_router& router, cuota::stream_ref s, std::size_t bytes) {
+    host_waits left;
+    return router.try_take(s, bytes, {}, left);
+}
 
 }  // namespace
 
@@ -32,7 +37,7 @@ TEST_CASE("step_router leaves requests to others while there is no slab, and rec
     cuota::stream const s;
     step_router router;
     char a{}, b{};
-    CHECK(router.try_take(s, 1000, {}) == nullptr);
+    CHECK(try_take(router, s, 1000) == nullptr);
     router.note_taken(&a, 1000, {});
     CHECK(router.stats().outside == 1);
     CHECK_FALSE(router.is_recording());
@@ -42,9 +47,9 @@ TEST_CASE("step_router leaves requests to others while there is no slab, and rec
     CHECK(router.is_recording());
     // Allocated before the step.
     CHECK_FALSE(router.try_give(&static_cast<cuota::stream_ref const&>(s), &a, 1000));
-    CHECK(router.try_take(s, 1000, {}) == nullptr);
+    CHECK(try_take(router, s, 1000) == nullptr);
     router.note_taken(&a, 1000, {"x", {}});
-    CHECK(router.try_take(s, 2000, {}) == nullptr);
+    CHECK(try_take(router, s, 2000) == nullptr);
     router.note_taken(&b, 2000, {"y", {}});
     router.note_outside({});
     CHECK_FALSE(router.try_give(nullptr, &a, 1000));
@@ -57,7 +62,7 @@ TEST_CASE("step_router leaves requests to others while there is no slab, and rec
     CHECK(step.requests[0] == cuota::planned_request{{0, 2, 1000}});
 
     router.begin_planned_step();
-    CHECK(router.try_take(s, 1000, {}) == nullptr);
+    CHECK(try_take(router, s, 1000) == nullptr);
     router.note_taken(&a, 1000, {});
     CHECK_FALSE(router.end_step());
     auto const stats = router.stats();
@@ -74,21 +79,21 @@ TEST_CASE("step_router serves planned requests and counts the rest by their reas
     cuota::stream_ref const s = owner;
     step_router router;
     router.slabs().put(slab_of({{{{0, 1, 1000}}, {{2, 9, 2000}, 0, false}, {{3, 4, 3000}}, {{5, 6, 4000}}}}));
-    CHECK(router.try_take(s, 1000, {}) == nullptr);  // between steps
+    CHECK(try_take(router, s, 1000) == nullptr);  // between steps
     router.begin_planned_step();
-    void* const p = router.try_take(s, 1000, {});
+    void* const p = try_take(router, s, 1000);
     REQUIRE(p == base);
-    CHECK(router.try_take(s, 2000, {}) == nullptr);
-    CHECK(router.try_take(s, 3000, {}) == nullptr);
-    CHECK(router.try_take(s, 999, {}) == nullptr);
+    CHECK(try_take(router, s, 2000) == nullptr);
+    CHECK(try_take(router, s, 3000) == nullptr);
+    CHECK(try_take(router, s, 999) == nullptr);
     REQUIRE_THROWS_AS(router.try_give(&s, p, 999), cuota::misuse);
     CHECK(router.try_give(&s, p, 1000));
     REQUIRE_THROWS_AS(router.try_give(&s, p, 1000), cuota::misuse);
     REQUIRE_THROWS_AS(router.try_give(nullptr, p, 1000), cuota::misuse);
-    void* const q = router.try_take(s, 4000, {});
+    void* const q = try_take(router, s, 4000);
     REQUIRE(q == base);
     CHECK(router.try_give(nullptr, q, 4000));
-    CHECK(router.try_take(s, 4000, {}) == nullptr);
+    CHECK(try_take(router, s, 4000) == nullptr);
     CHECK_FALSE(router.end_step());
     auto const stats = router.stats();
     CHECK(stats.served == 2);
@@ -109,10 +114,10 @@ TEST_CASE("step_router refuses requests from its end on, and takes back what it 
     step_router router;
     router.slabs().put(slab_of({{{{0, 1, 1000}}}}));
     router.begin_planned_step();
-    void* const p = router.try_take(s, 1000, {});
+    void* const p = try_take(router, s, 1000);
     router.close();
     for (int i = 0; i != 2; ++i) {
-        REQUIRE_THROWS_AS(router.try_take(s, 1000, {}), cuota::misuse);
+        REQUIRE_THROWS_AS(try_take(router, s, 1000), cuota::misuse);
         REQUIRE_THROWS_AS(router.note_outside({}), cuota::misuse);
         REQUIRE_THROWS_AS(router.check_open({}), cuota::misuse);
         if (i == 0) CHECK_FALSE(router.end_step());  // changes nothing
@@ -154,17 +159,17 @@ TEST_CASE("step_router takes back the turn of what others refused, in the step o
     router.note_refused({}, {});  // between steps
     router.begin_planned_step();
     auto const before = router.now();
-    CHECK(router.try_take(s, 2000, {}) == nullptr);
+    CHECK(try_take(router, s, 2000) == nullptr);
     auto const after = router.now();
     CHECK(before.next == 0);
     CHECK(after.next == 1);
     router.note_refused(before, after);
     CHECK(router.now().next == 0);
-    CHECK(router.try_take(s, 2000, {}) == nullptr);
+    CHECK(try_take(router, s, 2000) == nullptr);
     CHECK_FALSE(router.end_step());
 
     router.begin_planned_step();
-    CHECK(router.try_take(s, 2000, {}) == nullptr);
+    CHECK(try_take(router, s, 2000) == nullptr);
     router.note_refused(before, after);  // of the previous step
     CHECK(router.now().next == 1);
     CHECK(router.stats().unplanned == 3);

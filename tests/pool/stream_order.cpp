@@ -19,6 +19,7 @@
 #include "support/machine.hpp"
 #include "support/sanitizer.hpp"
 
+using cuota::detail::host_waits;
 using cuota::detail::stream_order;
 using cuota::detail::wait_point;
 using support::calls_since;
@@ -30,7 +31,9 @@ wait_point release_on(stream_order& order, cuota::stream_ref s) {
 }
 
 void wait(stream_order& order, cuota::stream_ref s, wait_point point) {
-    order.wait(s, order.index_of(s), point);
+    host_waits left;
+    order.wait(s, order.index_of(s), point, left);
+    left.wait();
 }
 
 // Returns true if work enqueued on `waiting` from now on runs after the gated stream's work.
@@ -186,15 +189,15 @@ TEST_CASE("a wait on the host waits for the release and for nothing after it", "
     stream_order order;
     cuota::stream const a;
     wait_point const first = release_on(order, a);
-    order.wait_on_host(first);
+    order.wait_now(first);
     support::gate gate{a};
     wait_point const second = release_on(order, a);
 
     calls_since const calls;
-    order.wait_on_host(first);
+    order.wait_now(first);
     CHECK(calls.count() == 0);
     gate.open();
-    order.wait_on_host(second);
+    order.wait_now(second);
 
     CHECK(order.is_ordered(second, ~std::uint32_t{0}));
 }
@@ -206,7 +209,7 @@ TEST_CASE("the place of a stream that is gone is taken over once its work is ove
     {
         cuota::stream const gone;
         point = release_on(order, gone);
-        order.wait_on_host(point);
+        order.wait_now(point);
     }
     CHECK(cuota::simulator::live().streams == 1);  // the order keeps it until its slot is reused
 
@@ -301,8 +304,8 @@ TEST_CASE("a release on a native stream that cannot be marked is none", "[pool][
     cuota::stream_ref{native}.synchronize();
     CHECK(order.look());  // queries no event that does not exist
     wait_point const next = order.release_on(index);
-    order.wait_on_host(next);
-    CHECK(order.is_known_done(next));
+    order.wait_now(next);
+    CHECK(order.is_ordered(next, stream_order::nobody));
 }
 
 TEST_CASE("no event is left behind when the host has no memory", "[pool][stream_order]") {
@@ -547,7 +550,7 @@ TEST_CASE("what was seen of a stream is not taken for work of the one in its pla
         cuota::stream const gone;
         for (int i = 0; i != 10; ++i) point = release_on(order, gone);
         wait(order, b, point);
-        order.wait_on_host(point);
+        order.wait_now(point);
     }
     cuota::stream const next;
     support::gate gate{next};
@@ -624,7 +627,8 @@ TEST_CASE("what streams have seen is as it was when a wait fails", "[pool][strea
         {
             support::failing_heap const heap{allowed};
             try {
-                order.wait(c, of_c, of_second);
+                host_waits left;
+                order.wait(c, of_c, of_second, left);
             } catch (std::bad_alloc const&) { refused = true; }
         }
         CHECK(refused);

@@ -3,14 +3,23 @@
 
 #include <cuota/runtime/drain.hpp>
 
+#include <csignal>
+#include <cstdio>
+#include <mutex>
 #include <string>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cuota/core/locked_region.hpp>
+#include <cuota/runtime/event.hpp>
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/runtime/graph.hpp>
 
 #include "support/catch.hpp"
 #include "support/foreign_capture.hpp"
 #include "support/machine.hpp"
+#include "support/sanitizer.hpp"
 #include "support/thrown.hpp"
 
 namespace rt = cuota::rt;
@@ -83,4 +92,36 @@ TEST_CASE("refusals on a captured stream tell the library's own capture from a f
         int unused = 0;
         cuota::for_each_index(s.ref(), 1, [at = &unused](std::size_t) { ++*at; });
     });
+}
+
+TEST_CASE("a wait for a stream under a lock ends a checked program", "[runtime][drain]") {
+#if CUOTA_CHECKED
+    if (support::under_thread_sanitizer) CUOTA_SKIP("it does not take a fork of a program with threads");
+    support::machine const sim;
+    cuota::stream const s;
+    cuota::event const e{s};
+    auto const ends = [](auto wait) {
+        pid_t const child = ::fork();
+        if (child == 0) {
+            std::signal(SIGABRT, SIG_DFL);
+            (void)::freopen("/dev/null", "w", stderr);
+            std::mutex guard;
+            cuota::detail::region_lock const lock{guard};
+            try {
+                wait();
+            } catch (...) {}
+            ::_exit(0);
+        }
+        int status = 0;
+        return ::waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+    };
+    CHECK(ends([&] { s.synchronize(); }));
+    CHECK(ends([&] { e.synchronize(); }));
+    CHECK(ends([&] { s.device().synchronize(); }));
+    CHECK(ends([&] { (void)rt::drain(s); }));
+    CHECK(ends([&] { (void)rt::drain(e); }));
+    CHECK_FALSE(ends([] {}));
+#else
+    CUOTA_SKIP("it is not looked at where NDEBUG is set");
+#endif
 }

@@ -5,9 +5,12 @@
 
 #include <atomic>
 #include <cstddef>
+#include <thread>
 
 #include <cuota/runtime/for_each_index.hpp>
 #include <cuota/simulator/simulator.hpp>
+
+#include "calls.hpp"
 
 namespace support {
 
@@ -43,6 +46,18 @@ private:
     static constexpr int passed = 2;
     std::atomic<int> state_ = closed;
 };
+
+/// Calls `waits` in another thread and, once that has made this CUDA call, `meanwhile` here; then opens the gate. Does not return if
+/// `meanwhile` needs a lock that the other thread holds while it waits.
+template <class Waits, class Meanwhile>
+void while_waiting(gate& closed, char const* call, Waits waits, Meanwhile meanwhile) {
+    calls_since const calls{call};
+    std::thread other{waits};
+    while (calls.count() == 0) std::this_thread::yield();
+    meanwhile();
+    closed.open();
+    other.join();
+}
 
 /// Gives the simulator's workers time to run work without open dependencies. A test must hold however far they have come; this makes a
 /// missing dependency more likely to show.

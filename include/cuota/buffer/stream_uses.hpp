@@ -21,6 +21,7 @@
 #include <cuota/core/locked_region.hpp>
 #include <cuota/core/process.hpp>
 #include <cuota/core/process_state.hpp>
+#include <cuota/core/shared.hpp>
 #include <cuota/core/thread_record.hpp>
 #include <cuota/runtime/capture_scope.hpp>
 #include <cuota/runtime/drain.hpp>
@@ -79,11 +80,11 @@ public:
             });
         if (never_locked()) delete this;
         else
-            end_all([this](event const& last) {
+            end_all([home = home_](event const& last) {
                 bool is_after = false;
                 (void)report_failure_of([&] {
-                    if (is_captured(home_) || !home_.is_reachable()) return;
-                    order_after(home_, last);
+                    if (is_captured(home) || !home.is_reachable()) return;
+                    order_after(home, last);
                     is_after = true;
                 });
                 if (!is_after) rt::drain(last);
@@ -114,17 +115,35 @@ private:
     static constexpr std::size_t at_home = 0;  // index of the home stream; unused for host memory
     static constexpr std::size_t nobody = ~std::size_t{0};
 
-    class use_mark final : public event {
+    // An event, made by its first record, with an owner count, so that a thread can wait for it without the lock.
+    class use_mark final : public ref_counted {
     public:
-        using event::event;
-        using event::record_in;
+        [[nodiscard]] event const& operator*() const noexcept { return *event_; }
+        void record(stream_ref s, std::uint64_t foreign) {
+            if (event_) event_->record_in(s, foreign);
+            else event_.emplace(s);
+        }
+
+    private:
+        struct recordable final : event {
+            using event::event;
+            using event::record_in;
+        };
+        std::optional<recordable> event_;
     };
     // A stream by its id, since it may be destroyed; `last` is the event after its last use.
     struct user {
         std::uint64_t id = ~std::uint64_t{0};
-        std::optional<use_mark> last{};
-        std::uint64_t seen = 0;  // last write that its work is ordered after
-        bool reads = false;      // since the last write
+        shared<use_mark> last{};
+        std::uint64_t record = 0;  // number of that event's last record, from 1
+        std::uint64_t seen = 0;    // last write that its work is ordered after
+        bool reads = false;        // since the last write
+    };
+    // The last use by a stream, which the host has to wait for, without the lock; none if `last` is null.
+    struct host_wait {
+        shared<use_mark> last{};
+        std::size_t user = nobody;
+        std::uint64_t record = 0;
     };
     // The home stream is stored inline: most buffers have no other.
     class user_list {
@@ -174,10 +193,20 @@ private:
     void see_home() noexcept;
     // Records an event on the home stream. Returns false if it is captured: its earlier work has completed, and the event is not valid.
     [[nodiscard]] bool mark_home(std::uint64_t foreign);
+    void record(user& u, stream_ref s, std::uint64_t foreign);
     void leave_at_home(bool written) noexcept;
-    // Records the work of the use's stream. On failure, waits for that work instead and returns the exception.
-    [[nodiscard]] std::exception_ptr leave_or_drain(open_use const& use) noexcept;
-    void leave(open_use const& use);
+    // Records the work of the use's stream, or returns what the host has to wait for before.
+    [[nodiscard]] host_wait leave(open_use const& use);
+    // The earlier use by a stream of which a foreign capture has begun, if it must be waited for: from now on the stream's event represents
+    // work of a graph.
+    [[nodiscard]] host_wait before_capture(std::size_t u, std::uint64_t foreign) const noexcept;
+    // The next use to wait for.
+    [[nodiscard]] host_wait next_to_wait_for(bool for_writers_only) const noexcept;
+    [[nodiscard]] host_wait wait_of(std::size_t u) const noexcept {
+        return {users_[u].last, u, users_[u].record};
+    }
+    // The host has waited: no other use needs to, unless the stream had another use meanwhile.
+    void note(host_wait const& over) noexcept;
     // The use's stream is captured now: its earlier work has completed.
     void leave_for_capture(open_use const& use) noexcept;
     // Records a write that is ordered after all earlier uses.
@@ -190,35 +219,44 @@ private:
     void throw_on_conflict(std::size_t me, bool writes, place where) const;
     [[noreturn]] static void refuse(bool writes, place where, bool other_writes, place since);
 
-    // Makes s wait for reads first, which implies the write before them. Throws: cuda_error; enqueued waits stay recorded.
-    void order(stream_ref s, std::size_t me, bool writes);
-    void wait_for(std::size_t of, stream_ref s);
+    // Makes s wait for reads first, which implies the write before them. Returns what the host has to wait for before it is called again.
+    // Throws: cuda_error; enqueued waits stay recorded.
+    [[nodiscard]] host_wait order(stream_ref s, std::size_t me, bool writes);
+    // Returns false if the host has to wait.
+    [[nodiscard]] bool try_wait_for(std::size_t of, stream_ref s);
 
     // Publishes which uses the owner may start at home without the lock.
     void publish() noexcept;
 
+    // Waits for the work of open uses, which are misuse. Returns whether there are any, and where the first began. Takes the lock.
+    [[nodiscard]] bool drain_open_uses(place& since) noexcept;
+
+    // Takes the lock, and calls `join` without it.
     template <class Join>
     void end_all(Join join) noexcept {
         if (guard_.is_of_parent()) [[unlikely]]
             return;
-        bool is_last = false;
-        bool was_borrowed = false;
         place borrowed_at{};
+        bool const was_borrowed = drain_open_uses(borrowed_at);
+        bool is_last = false;
+        user_list users;
+        std::uint64_t version = 0;
+        std::size_t writer = nobody;
+        bool is_home_marked = false;
+        stream_ref const home = home_;
         {
             region_lock const lock{guard_};
-            auto const open = slots_.open();
             is_last = is_unused();
-            was_borrowed = is_borrowed();
-            if (was_borrowed) borrowed_at = open ? open->where : uses_.front().where;
-            if (open) rt::drain(home_);
-            for (open_use const& use : uses_) rt::drain(use.stream);
-            if (!home_.is_reachable() && is_home_marked_) (void)rt::drain(*users_[at_home].last);
-            for (std::size_t i = at_home + 1; i != users_.size(); ++i)
-                if (users_[i].reads || (i == writer_ && users_[at_home].seen != version_))
-                    join(*users_[i].last);
+            users = std::move(users_);
+            version = version_;
+            writer = writer_;
+            is_home_marked = is_home_marked_;
             slots_.belong_to(nullptr);
-            has_ended_ = true;
+            has_ended_ = true;  // from now on, the end of an open use may delete this
         }
+        if (!home.is_reachable() && is_home_marked) (void)rt::drain(**users[at_home].last);
+        for (std::size_t i = at_home + 1; i != users.size(); ++i)
+            if (users[i].reads || (i == writer && users[at_home].seen != version)) join(**users[i].last);
         if (is_last) delete this;
         else if (was_borrowed)
             report_failure_of(
@@ -236,6 +274,7 @@ private:
     dynamic_array<open_use> uses_;  // open uses outside of slots_
     std::uint64_t last_number_ = home_slots::count;
     std::uint64_t version_ = 0;  // number of writes so far
+    std::uint64_t records_ = 0;  // of events
     std::size_t writer_ = nobody;
     bool is_home_marked_ = false;
     bool is_for_capture_ = false;
@@ -329,14 +368,53 @@ CUOTA_INLINE void stream_uses::wait_on_host_for(event const& e) {
 }
 
 CUOTA_INLINE void stream_uses::wait_on_host(bool for_writers_only) {
-    region_lock const lock{guard_};
-    if (!for_writers_only)
-        for (std::size_t i = at_home; i != users_.size(); ++i) {
-            if (users_[i].reads) wait_on_host_for(*users_[i].last);
-            users_[i].reads = false;
+    for (host_wait next;;) {
+        {
+            region_lock const lock{guard_};
+            note(next);
+            next = next_to_wait_for(for_writers_only);
         }
-    if (writer_ != nobody) wait_on_host_for(*users_[writer_].last);
-    writer_ = nobody;
+        if (!next.last) return;
+        wait_on_host_for(**next.last);
+    }
+}
+
+CUOTA_INLINE auto stream_uses::next_to_wait_for(bool for_writers_only) const noexcept -> host_wait {
+    if (!for_writers_only)
+        for (std::size_t i = at_home; i != users_.size(); ++i)
+            if (users_[i].reads) return wait_of(i);
+    return writer_ != nobody ? wait_of(writer_) : host_wait{};
+}
+
+CUOTA_INLINE void stream_uses::note(host_wait const& over) noexcept {
+    if (!over.last || users_[over.user].record != over.record) return;
+    users_[over.user].reads = false;
+    if (writer_ == over.user) writer_ = nobody;
+}
+
+CUOTA_INLINE bool stream_uses::drain_open_uses(place& since) noexcept {
+    bool were_any = false;
+    for (std::uint64_t last = 0;;) {
+        std::optional<stream_share> next;
+        {
+            region_lock const lock{guard_};
+            open_use const* first = nullptr;
+            for (open_use const& use : uses_)
+                if (use.number > last && (!first || use.number < first->number)) first = &use;
+            if (auto const at_home_since = slots_.open(); last == 0 && at_home_since) {
+                since = at_home_since->where;
+                next.emplace(home_);
+                last = home_slots::count;
+            } else if (first) {
+                if (!were_any) since = first->where;
+                next.emplace(first->stream);
+                last = first->number;
+            }
+        }
+        if (!next) return were_any;
+        were_any = true;
+        rt::drain(*next);
+    }
 }
 
 CUOTA_INLINE auto stream_uses::user_list::operator[](std::size_t i) const noexcept -> user const& {
@@ -352,41 +430,74 @@ CUOTA_INLINE std::uint64_t stream_uses::begin_in_order(stream_ref s, bool writes
     s.refuse_elsewhere(where);
     refuse_other_state(state_, "a buffer", where);
     std::uint64_t const id = s.id();
-    region_lock const lock{guard_};
-    std::size_t const me = find(id);
-    throw_on_conflict(me, writes, where);
-    see_home();  // after the check, to include each use that it found ended
-    uses_.reserve(uses_.size() + 1);
-    order(s, me, writes);
-    if (me == at_home && writes && home_.is_owned() && !slots_.open()) slots_.belong_to(this_thread());
-    publish();
-    if (me == at_home)
-        if (auto const number = slots_.try_begin(writes, where); number != 0) return number;
-    uses_.push_back({s, me, writes, where, ++last_number_});
-    publish();
-    return last_number_;
+    for (host_wait before;;) {
+        {
+            region_lock const lock{guard_};
+            note(before);
+            std::size_t const me = find(id);
+            throw_on_conflict(me, writes, where);
+            see_home();  // after the check, to include each use that it found ended
+            uses_.reserve(uses_.size() + 1);
+            before = order(s, me, writes);
+            if (!before.last) {
+                if (me == at_home && writes && home_.is_owned() && !slots_.open())
+                    slots_.belong_to(this_thread());
+                publish();
+                if (me == at_home)
+                    if (auto const number = slots_.try_begin(writes, where); number != 0) return number;
+                uses_.push_back({s, me, writes, where, ++last_number_});
+                publish();
+                return last_number_;
+            }
+        }
+        (**before.last).synchronize();
+    }
 }
 
 CUOTA_INLINE void stream_uses::end_in_order(std::uint64_t number, bool writes) noexcept {
     if (guard_.is_of_parent()) return;
     was_locked_.store(true, std::memory_order_relaxed);  // before the use ends, for never_locked
     std::exception_ptr unmarked;
-    bool is_last = false;
-    {
-        region_lock const lock{guard_};
-        if (number <= home_slots::count) {
-            slots_.end(number, writes);
-        } else {
-            auto* const found = uses_.find_if([&](open_use const& use) { return use.number == number; });
-            open_use const use = *found;
-            uses_.erase(found);
-            if (!has_ended_) unmarked = leave_or_drain(use);
+    for (host_wait before;;) {
+        std::optional<stream_share> unordered;
+        bool is_last = false;
+        {
+            region_lock const lock{guard_};
+            if (number <= home_slots::count) {
+                slots_.end(number, writes);
+            } else {
+                auto* const use = uses_.find_if([&](open_use const& u) { return u.number == number; });
+                if (has_ended_) {
+                    before = {};
+                } else if (unmarked) {  // its work has been waited for
+                    if (use->writes) set_written(nobody);
+                } else {
+                    note(before);
+                    try {
+                        before = leave(*use);
+                    } catch (...) {
+                        before = {};
+                        unmarked = std::current_exception();
+                        unordered.emplace(use->stream);
+                    }
+                }
+                if (!before.last && !unordered) uses_.erase(use);
+            }
+            if (!before.last && !unordered) {
+                if (has_ended_) is_last = is_unused();
+                else publish();
+            }
         }
-        if (has_ended_) is_last = is_unused();
-        else publish();
+        if (unordered) {
+            rt::drain(*unordered);
+        } else if (before.last) {
+            if (!report_failure_of([&] { (**before.last).synchronize(); })) rt::drain(**before.last);
+        } else {
+            if (unmarked) report_failure_of([&] { std::rethrow_exception(unmarked); });
+            if (is_last) delete this;
+            return;
+        }
     }
-    if (unmarked) report_failure_of([&] { std::rethrow_exception(unmarked); });
-    if (is_last) delete this;
 }
 
 CUOTA_INLINE void stream_uses::see_home() noexcept {
@@ -400,38 +511,40 @@ CUOTA_INLINE void stream_uses::leave_at_home(bool written) noexcept {
     else users_[at_home].reads = true;
 }
 
-CUOTA_INLINE std::exception_ptr stream_uses::leave_or_drain(open_use const& use) noexcept {
-    try {
-        leave(use);
-        return nullptr;
-    } catch (...) {
-        rt::drain(use.stream);
-        if (use.writes) set_written(nobody);
-        return std::current_exception();
-    }
+CUOTA_INLINE auto stream_uses::before_capture(std::size_t u, std::uint64_t foreign) const noexcept
+    -> host_wait {
+    user const& of = users_[u];
+    bool const is_needed = of.reads || writer_ == u;
+    return foreign != 0 && of.record != 0 && foreign_capture_of(**of.last) == 0 && is_needed ? wait_of(u)
+                                                                                             : host_wait{};
 }
 
-CUOTA_INLINE void stream_uses::leave(open_use const& use) {
+CUOTA_INLINE auto stream_uses::leave(open_use const& use) -> host_wait {
     if (use.user == at_home) {
-        if (!home_.is_of_one_thread()) return leave_at_home(use.writes);
-        if (!mark_home(foreign_capture_of(home_))) return leave_for_capture(use);
+        if (!home_.is_of_one_thread()) return leave_at_home(use.writes), host_wait{};
+        std::uint64_t const foreign = foreign_capture_of(home_);
+        if (is_home_marked_)
+            if (host_wait before = before_capture(at_home, foreign); before.last) return before;
+        if (!mark_home(foreign)) return leave_for_capture(use), host_wait{};
         if (use.writes) set_written(at_home);
         else users_[at_home].reads = true;
-        return;
+        return {};
     }
     user& u = users_[use.user];
     std::uint64_t const foreign = is_for_capture_ ? 0 : foreign_capture_of(use.stream);
-    // From now on the event represents work of a graph and no longer the earlier use.
-    if (foreign != 0 && u.last && foreign_capture_of(*u.last) == 0 && (u.reads || writer_ == use.user))
-        u.last->synchronize();
-    auto const record = [&] {
-        if (u.last) u.last->record_in(use.stream, foreign);
-        else u.last.emplace(use.stream);
-    };
-    if (is_for_capture_) record();
-    else if (!mark_outside_capture(use.stream, record)) return leave_for_capture(use);
+    if (host_wait before = before_capture(use.user, foreign); before.last) return before;
+    if (is_for_capture_) record(u, use.stream, foreign);
+    else if (!mark_outside_capture(use.stream, [&] { record(u, use.stream, foreign); }))
+        return leave_for_capture(use), host_wait{};
     if (use.writes) set_written(use.user);
     else u.reads = true;
+    return {};
+}
+
+CUOTA_INLINE void stream_uses::record(user& u, stream_ref s, std::uint64_t foreign) {
+    if (!u.last) u.last = shared<use_mark>::make();
+    u.last->record(s, foreign);
+    u.record = ++records_;
 }
 
 CUOTA_INLINE void stream_uses::leave_for_capture(open_use const& use) noexcept {
@@ -456,7 +569,7 @@ CUOTA_INLINE std::size_t stream_uses::find(std::uint64_t id) {
         vacant = users_.size();
         users_.add();
     }
-    users_[vacant] = {id};
+    users_[vacant] = {id, shared<use_mark>::make()};  // now, as the end of a use must not fail
     return vacant;
 }
 
@@ -478,44 +591,39 @@ CUOTA_INLINE void stream_uses::refuse(bool writes, place where, bool other_write
                  {writes ? "write" : "read", other_writes ? "write" : "read", since});
 }
 
-CUOTA_INLINE void stream_uses::order(stream_ref s, std::size_t me, bool writes) {
+CUOTA_INLINE auto stream_uses::order(stream_ref s, std::size_t me, bool writes) -> host_wait {
     if (writes)
         for (std::size_t i = at_home; i != users_.size(); ++i) {
             if (i == me || !users_[i].reads) continue;
-            wait_for(i, s);
+            if (!try_wait_for(i, s)) return wait_of(i);
             users_[me].seen = version_;
         }
-    if (users_[me].seen != version_ && writer_ != nobody) wait_for(writer_, s);
+    if (users_[me].seen != version_ && writer_ != nobody)
+        if (!try_wait_for(writer_, s)) return wait_of(writer_);
     users_[me].seen = version_;
     if (writes)
         for (std::size_t i = at_home; i != users_.size(); ++i)
             users_[i].reads = false;  // later uses wait for this write instead
+    return {};
 }
 
-CUOTA_INLINE void stream_uses::wait_for(std::size_t of, stream_ref s) {
-    std::optional<use_mark>& last = users_[of].last;
+CUOTA_INLINE bool stream_uses::try_wait_for(std::size_t of, stream_ref s) {
+    shared<use_mark> const& last = users_[of].last;
     if (of == at_home && home_.is_of_one_thread()) {
-        if (!is_home_marked_)
-            return;  // it was being captured at its last use: its earlier work has completed
-    } else if (of == at_home && (!is_home_marked_ || foreign_capture_of(*last) != 0)) {
+        // Unmarked, it was being captured at its last use: its earlier work has completed.
+        if (!is_home_marked_) return true;
+    } else if (of == at_home && (!is_home_marked_ || foreign_capture_of(**last) != 0)) {
         std::uint64_t const foreign = foreign_capture_of(home_);
         if (foreign != 0 && foreign != foreign_capture_of(s))
             throw_misuse("a buffer was to be used on a stream that would have to wait for the buffer's "
                          "home stream, which others capture: end the capture before");
-        if (!mark_home(foreign)) return;  // it is being captured: its earlier work has completed
+        if (!mark_home(foreign)) return true;  // it is being captured: its earlier work has completed
     }
-    order_after(s, *last);
+    return try_order_after(s, **last);
 }
 
 CUOTA_INLINE bool stream_uses::mark_home(std::uint64_t foreign) {
-    std::optional<use_mark>& last = users_[at_home].last;
-    // From now on the event represents work of a graph and no longer earlier work.
-    if (foreign != 0 && is_home_marked_ && foreign_capture_of(*last) == 0 && home_.is_of_one_thread())
-        last->synchronize();
-    return is_home_marked_ = mark_outside_capture(home_, [&] {
-               if (last) last->record_in(home_, foreign);
-               else last.emplace(home_);
-           });
+    return is_home_marked_ = mark_outside_capture(home_, [&] { record(users_[at_home], home_, foreign); });
 }
 
 CUOTA_INLINE void stream_uses::publish() noexcept {

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 
-/// The library calls no code of the program under a lock of its own: errors are collected under the lock and reported after its release.
+/// The library neither calls code of the program nor waits for a stream under a lock of its own: errors and waits are collected under the
+/// lock, and errors are reported and streams waited for after its release.
 #pragma once
 
 #include <exception>
@@ -77,15 +78,16 @@ private:
     Mutex& guard_;
 };
 
-/// Writes to standard error that `callback` was about to be called in a locked_region, and calls std::abort.
-[[noreturn]] void stop_for_callback_in_region(char const* callback) noexcept;
+/// Writes to standard error that `call` was about to be made in a locked_region, and calls std::abort.
+[[noreturn]] void stop_for_call_in_region(char const* call) noexcept;
 
-/// Precedes every call of a function of the program. In checked builds, aborts if the calling thread is in a locked_region, because the
-/// function may wait for the same lock; that is a defect of the library.
-inline void expect_no_region([[maybe_unused]] char const* callback) noexcept {
+/// Precedes every call of a function of the program, and every wait of the host for a stream. In checked builds, aborts if the calling
+/// thread is in a locked_region: the function, or one that the stream runs, may wait for the same lock or for a thread that needs it. That
+/// is a defect of the library.
+inline void expect_no_region([[maybe_unused]] char const* call) noexcept {
 #if CUOTA_CHECKED
     if (locked_region::is_here()) [[unlikely]]
-        stop_for_callback_in_region(callback);
+        stop_for_call_in_region(call);
 #endif
 }
 
@@ -161,8 +163,8 @@ CUOTA_INLINE void locked_region::report_kept() noexcept {
     }
 }
 
-CUOTA_INLINE void stop_for_callback_in_region(char const* callback) noexcept {
-    std::fprintf(stderr, "cuota: %s was about to be called under a lock of the library\n", callback);
+CUOTA_INLINE void stop_for_call_in_region(char const* call) noexcept {
+    std::fprintf(stderr, "cuota: %s was about to be called under a lock of the library\n", call);
     std::abort();
 }
 

@@ -118,18 +118,49 @@ public:
     /// Reports the known damage of freed blocks.
     void report_known() noexcept;
 
-    /// Checks all live blocks, or that at p, after the work enqueued on s, and all freed blocks; waits.
-    /// Throws: fence_broken; misuse if no block is at p; cuda_error, std::bad_alloc.
+    /// Checks all live blocks, or that at p, after the work enqueued on s, and all freed blocks; waits, without a lock. A block that is
+    /// freed meanwhile is freed after its check.
+    /// Throws: fence_broken; misuse if no block is at p, or in a capture; cuda_error, std::bad_alloc; out_of_memory of pinned memory, of
+    /// which each block takes two fences for the duration of the check.
     void verify(stream_ref s, void const* p, place where);
 
 private:
-    void look_at(fence const& f, stream_ref s) const;
-    // Enqueues the check of up to copy_fences::most blocks on the stream's device, each after its fences were written, perhaps by another
+    // The check of a block: its fences are copied to `seen`.
+    struct probe {
+        fence* of;
+        unsigned char* seen;
+    };
+    // Enqueues the checks of up to copy_fences::most blocks on the stream's device, each after its fences were written, perhaps by another
     // stream.
-    void look(std::span<fence const* const> some, stream_ref s) const;
+    void look(std::span<probe const> some, stream_ref s) const;
+
+    // The records of live blocks under a check: copies with a `seen` of their own, which return to the keeper.
+    class live_check {
+    public:
+        explicit live_check(fence_keeper& of) noexcept : of_{of} {}
+        live_check(live_check const&) = delete;
+        live_check& operator=(live_check const&) = delete;
+        ~live_check() {
+            for (fence* const f : records_) of_.recycle(*f);
+        }
+        [[nodiscard]] std::vector<fence*> const& records() const noexcept { return records_; }
+        // Enqueues the check of a block: at once if it is of another device than s, otherwise with others in enqueue_rest.
+        void add(fence& f, stream_ref s, device on);
+        void enqueue_rest(stream_ref s);
+        // Waits for what may have been enqueued before a failure.
+        void drain(stream_ref s) const noexcept;
+
+    private:
+        fence_keeper& of_;
+        std::vector<fence*> records_;
+        std::vector<probe> here_;  // not yet enqueued
+    };
 
     /// Returns the damage of freed blocks whose check has finished; if `waits`, of all.
     [[nodiscard]] std::vector<fence_damage> collect(bool waits);
+    // Removes the first freed block, if any; unless `waits`, only if its check has finished.
+    [[nodiscard]] fence* take_pending(bool waits);
+    void put_pending(fence& f) noexcept;
     void add_damage(fence const& f, bool was_given_back, std::vector<fence_damage>& to) const;
     void throw_if_any(std::vector<fence_damage> found, place where) const;
 
@@ -161,7 +192,7 @@ private:
 namespace cuota::inline v0::detail {
 
 // Calls act(s). If s is of another device, from which the block may be inaccessible, calls act with a stream of the block's device, whose
-// work is ordered within s.
+// work is ordered within s. If it throws, work enqueued on that stream may not have finished: see drain_home.
 template <class F>
 void at_home(fence const& f, stream_ref s, F act) {
     if (s.device() == f.home) return act(s);
@@ -171,20 +202,17 @@ void at_home(fence const& f, stream_ref s, F act) {
         device_scope const there{f.home};  // left before s is used: it may be a handle that each device has
         stream_ref const own{cudaStreamPerThread};
         own.wait(before);
-        try {
-            act(own);
-            after.emplace(own);
-        } catch (...) {
-            rt::drain(own);
-            throw;
-        }
+        act(own);
+        after.emplace(own);
     }
-    try {
-        s.wait(*after);
-    } catch (...) {
-        rt::drain(*after);
-        throw;
-    }
+    s.wait(*after);
+}
+
+CUOTA_INLINE void drain_home(fence const& f) noexcept {
+    report_failure_of([&] {
+        device_scope const there{f.home};
+        rt::drain(stream_ref{cudaStreamPerThread});
+    });
 }
 
 // Calls f with the order's stream, or with the per-thread stream and synchronizes it. If it throws, the enqueued work has finished.
@@ -250,107 +278,143 @@ CUOTA_INLINE void fence_keeper::take_down(fence& f, call_order const& order) noe
             if (s.is_capturing())
                 throw_misuse(f.where, "{}: freed in a capture, so its guard bytes were not checked: {}",
                              {live_.title(), survivors::line_of(f.name, {}, f.bytes)});
-            at_home(f, s, [&](stream_ref own) {
-                look_at(f, own);
-                f.done->record(own);
-                if (!wanted_.poison) return;
-                report_failure_of([&] {
-                    rt::fill_bytes(f.at - wanted_.zone, stale, f.bytes + 2 * wanted_.zone, own, f.where);
+            try {
+                at_home(f, s, [&](stream_ref own) {
+                    probe const one[] = {{&f, f.seen}};
+                    look(one, own);
+                    f.done->record(own);
+                    if (!wanted_.poison) return;
+                    report_failure_of([&] {
+                        rt::fill_bytes(f.at - wanted_.zone, stale, f.bytes + 2 * wanted_.zone, own, f.where);
+                    });
                 });
-            });
+            } catch (...) {
+                drain_home(f);
+                throw;
+            }
         });
     });
-    if (!is_seen) return recycle(f);
-    region_lock const lock{guard_};
-    f.next = nullptr;
-    (last_pending_ ? last_pending_->next : first_pending_) = &f;
-    last_pending_ = &f;
+    if (is_seen) put_pending(f);
+    else recycle(f);
 }
 
 CUOTA_INLINE void fence_keeper::report_known() noexcept {
     report_failure_of([this] { throw_if_any(collect(false), {}); });
 }
 
+CUOTA_INLINE void fence_keeper::live_check::add(fence& f, stream_ref s, device on) {
+    if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 1);
+    fence& mine = of_.take_free();
+    records_.push_back(&mine);
+    mine.at = f.at;
+    mine.bytes = f.bytes;
+    mine.name = f.name;
+    mine.where = f.where;
+    mine.home = f.home;
+    if (f.home == on) return here_.push_back({&f, mine.seen});
+    at_home(f, s, [&](stream_ref own) {
+        probe const one[] = {{&f, mine.seen}};
+        of_.look(one, own);
+        f.done->record(own);
+    });
+}
+
+CUOTA_INLINE void fence_keeper::live_check::enqueue_rest(stream_ref s) {
+    for (std::span<probe const> rest = here_; !rest.empty();) {
+        std::size_t const next = std::min(rest.size(), copy_fences::most);
+        of_.look(rest.first(next), s);
+        rest = rest.subspan(next);
+    }
+    for (probe const& p : here_) p.of->done->record(s);  // a free of the block comes after the check
+}
+
+CUOTA_INLINE void fence_keeper::live_check::drain(stream_ref s) const noexcept {
+    rt::drain(s);
+    for (fence const* const f : records_) drain_home(*f);
+}
+
 CUOTA_INLINE void fence_keeper::verify(stream_ref s, void const* p, place where) {
     std::vector<fence_damage> found = collect(true);
-    bool is_known = p == nullptr;
-    auto const look_at_all = [&] {
-        auto const each = [&](auto action) {
-            live_.for_each([&](live_record const& r) {
-                if (!p || r.at == p) action(*static_cast<fence*>(r.extra));
-            });
-        };
+    live_check check{*this};
+    try {
+        if (s.is_capturing())
+            throw_misuse(where, "{}: guard bytes cannot be checked in a capture", {live_.title()});
         try {
-            std::vector<fence const*> here;  // on the stream's device
-            device const on = s.device();
-            each([&](fence& f) {
-                is_known = true;
-                if (f.home == on) here.push_back(&f);
-                else at_home(f, s, [&](stream_ref own) { look_at(f, own); });
+            live_.at_rest([&] {
+                device const on = s.device();
+                live_.for_each([&](live_record const& r) {
+                    if (!p || r.at == p) check.add(*static_cast<fence*>(r.extra), s, on);
+                });
+                check.enqueue_rest(s);
             });
-            for (std::span<fence const* const> rest = here; !rest.empty();) {
-                std::size_t const next = std::min(rest.size(), copy_fences::most);
-                look(rest.first(next), s);
-                rest = rest.subspan(next);
-            }
             s.synchronize();
         } catch (...) {
-            rt::drain(s);
+            check.drain(s);
             throw;
         }
-        each([&](fence& f) { add_damage(f, false, found); });
-    };
-    try {
-        live_.at_rest(look_at_all);
+        for (fence const* const f : check.records()) add_damage(*f, false, found);
     } catch (...) {  // as in collect
         if (found.empty()) throw;
     }
     throw_if_any(std::move(found), where);
-    if (!is_known) throw_misuse(where, "{}: there is no block to look at at that address", {live_.title()});
+    if (p && check.records().empty())
+        throw_misuse(where, "{}: there is no block to look at at that address", {live_.title()});
 }
 
-CUOTA_INLINE void fence_keeper::look_at(fence const& f, stream_ref s) const {
-    fence const* const one[] = {&f};
-    look(one, s);
-}
-
-CUOTA_INLINE void fence_keeper::look(std::span<fence const* const> some, stream_ref s) const {
+CUOTA_INLINE void fence_keeper::look(std::span<probe const> some, stream_ref s) const {
     std::size_t const zone = wanted_.zone;
-    for (fence const* const f : some) s.wait(*f->done);
+    for (probe const& p : some) s.wait(*p.of->done);
     if (is_for_host_ || !rt::can_run<copy_fences>()) {
-        for (fence const* const f : some) {
-            rt::copy_anywhere(f->seen, f->at - zone, zone, s, f->where);
-            rt::copy_anywhere(f->seen + zone, f->at + f->bytes, zone, s, f->where);
+        for (auto const& [f, seen] : some) {
+            rt::copy_anywhere(seen, f->at - zone, zone, s, f->where);
+            rt::copy_anywhere(seen + zone, f->at + f->bytes, zone, s, f->where);
         }
         return;
     }
     copy_fences all{zone, {}};
     std::optional<rt::borrowed_range> read[2 * copy_fences::most];
     for (std::size_t i = 0; i != some.size(); ++i) {
-        fence const& f = *some[i];
-        all.of[i] = {f.at - zone, f.at + f.bytes, f.seen};
+        fence const& f = *some[i].of;
+        all.of[i] = {f.at - zone, f.at + f.bytes, some[i].seen};
         read[2 * i].emplace(s, all.of[i].front, zone, false);
         read[2 * i + 1].emplace(s, all.of[i].behind, zone, false);
     }
-    for_each_index(s, some.size() * 2 * zone, all, "fenced", some.front()->where);
+    for_each_index(s, some.size() * 2 * zone, all, "fenced", some.front().of->where);
 }
 
 CUOTA_INLINE std::vector<fence_damage> fence_keeper::collect(bool waits) {
     std::vector<fence_damage> found;
-    region_lock const lock{guard_};
     try {
-        while (fence* const f = first_pending_) {
-            if (waits) f->done->synchronize();
-            else if (!f->done->is_done()) break;
-            add_damage(*f, true, found);
-            first_pending_ = f->next;
-            if (!first_pending_) last_pending_ = nullptr;
-            f->next = std::exchange(free_, f);
+        while (fence* const f = take_pending(waits)) {
+            try {
+                if (waits) f->done->synchronize();
+                add_damage(*f, true, found);
+            } catch (...) {
+                put_pending(*f);
+                throw;
+            }
+            recycle(*f);
         }
     } catch (...) {  // a failure will recur, but damage is returned only once
         if (found.empty()) throw;
     }
     return found;
+}
+
+CUOTA_INLINE fence* fence_keeper::take_pending(bool waits) {
+    region_lock const lock{guard_};
+    fence* const f = first_pending_;
+    if (!f || (!waits && !f->done->is_done())) return nullptr;
+    first_pending_ = f->next;
+    if (!first_pending_) last_pending_ = nullptr;
+    return f;
+}
+
+CUOTA_INLINE void fence_keeper::put_pending(fence& f) noexcept {
+    region_lock const lock{guard_};
+    f.next = nullptr;
+    (last_pending_ ? last_pending_->next : first_pending_) = &f;
+    last_pending_ = &f;
 }
 
 CUOTA_INLINE void fence_keeper::add_damage(fence const& f, bool was_given_back,

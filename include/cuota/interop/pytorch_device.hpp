@@ -125,8 +125,8 @@ private:
     // Returns a stream that waits for s and all others, so that none of them waits for another. Returns null if none is available; the host
     // has then waited for the others.
     [[nodiscard]] stream const* gathered(cudaStream_t s, std::vector<cudaStream_t> const& others) noexcept {
-        region_lock const lock{guard_};
         bool const is_after_all = report_failure_of([&] {
+            region_lock const lock{guard_};
             if (!gathering_) gathering_.emplace();
             gathering_->wait(event{s});
             for (cudaStream_t const other : others) gathering_->wait(event{other});

@@ -60,8 +60,9 @@ public:
 
     /// Returns the best free block for a request, or null if none fits.
     [[nodiscard]] block* find(block_request const& r, std::uint32_t lane);
-    /// Allocates from a found block and makes the user wait for its pending work.
-    [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user);
+    /// Allocates from a found block and makes the user wait for its pending work; where that is the host, which must not wait under the
+    /// lock, adds that work to `left`.
+    [[nodiscard]] block& take(block& b, block_request const& r, block_user const& user, host_waits& left);
     /// Binds a live or held block to a stream, which stays registered until the block is freed.
     void keep_stream(block& b, std::uint32_t lane) noexcept;
     /// Frees a live or held block for reuse after `waits`.
@@ -87,9 +88,9 @@ public:
 
     /// Holds the best window for a request, with at most `most` bytes to map; returns nothing if none exists.
     [[nodiscard]] std::optional<grow_window> hold(std::size_t size, growth_aim aim, std::size_t most);
-    /// Allocates from a held window that was mapped. On a throw, it stays held.
+    /// Allocates from a held window that was mapped, like `take`. On a throw, it stays held.
     [[nodiscard]] block& take_of_grown(grow_window const& window, block_request const& r,
-                                       block_user const& user);
+                                       block_user const& user, host_waits& left);
     /// Frees a held window that was mapped. On a throw, it stays held.
     void add_grown(grow_window const& window) { (void)join(window, waits_of(window)); }
     /// Restores a held window after unmapping. Bytes that could not be unmapped count as reserved and stay unusable; returns them.
@@ -98,13 +99,13 @@ public:
     // --- release of idle memory ---
 
     /// Holds the idle memory that best covers `surplus` bytes, outside of `kept`; returns nothing if none exists. It counts as reserved
-    /// until gone(). Appends its pending work to `busy`.
+    /// until gone(). Adds its pending work to `busy`.
     [[nodiscard]] std::optional<idle_memory> take_out(std::size_t surplus, kept_addresses const& kept,
-                                                      dynamic_array<shared<stream_mark>>& busy);
+                                                      host_waits& busy);
     /// Ends a take_out: the memory was released (is_gone) or is free again.
     void gone(idle_memory const& out, bool is_gone) noexcept;
 
-    /// Waits on the host for the pending work of free blocks; reports failures.
+    /// Waits on the host for the pending work of free blocks; reports failures. For destructors, which hold no lock.
     void wait_for_freed() noexcept;
 
     // --- figures ---
@@ -128,7 +129,7 @@ public:
 private:
     void let_stream_go(block& b) noexcept;
     [[nodiscard]] block* choose(place_needed const& needed, lifespan meant, std::uint32_t lane);
-    void order_before_use(wait_set const& waits, block_user const& user);
+    void order_before_use(wait_set const& waits, block_user const& user, host_waits& left);
     // Cuts for a step from the opposite end to persistent blocks, so that it leaves one hole.
     [[nodiscard]] block& cut(block& b, block_request const& r);
 
@@ -173,8 +174,9 @@ CUOTA_INLINE block* block_heap::find(block_request const& r, std::uint32_t lane)
     return choose(exact.anywhere(), r.meant, lane);
 }
 
-CUOTA_INLINE block& block_heap::take(block& b, block_request const& r, block_user const& user) {
-    order_before_use(b.waits, user);
+CUOTA_INLINE block& block_heap::take(block& b, block_request const& r, block_user const& user,
+                                     host_waits& left) {
+    order_before_use(b.waits, user, left);
     return cut(b, r);
 }
 
@@ -222,10 +224,10 @@ CUOTA_INLINE std::optional<grow_window> block_heap::hold(std::size_t size, growt
 }
 
 CUOTA_INLINE block& block_heap::take_of_grown(grow_window const& window, block_request const& r,
-                                              block_user const& user) {
+                                              block_user const& user, host_waits& left) {
     wait_set waits = waits_of(window);
     blocks_.prepare_take();
-    order_before_use(waits, user);
+    order_before_use(waits, user, left);
     return cut(join(window, std::move(waits)), r);
 }
 
@@ -236,13 +238,10 @@ CUOTA_INLINE std::size_t block_heap::give_up(grow_window const& window) noexcept
 }
 
 CUOTA_INLINE std::optional<idle_memory> block_heap::take_out(std::size_t surplus, kept_addresses const& kept,
-                                                             dynamic_array<shared<stream_mark>>& busy) {
+                                                             host_waits& busy) {
     auto out = choose_idle(blocks_, surplus, kept);
     if (!out) return out;
-    out->in->waits.for_each([&](wait_point point) {
-        if (order_.is_known_done(point)) return;
-        if (auto mark = order_.to_wait_for(point)) busy.push_back(std::move(mark));
-    });
+    out->in->waits.for_each([&](wait_point point) { order_.wait_on_host(point, busy); });
     if (out->is_paged) out->in = &blocks_.hold_pages(*out->in, out->at, out->bytes);
     else blocks_.hold_segment(*out->in);
     leaving_ += out->bytes;
@@ -260,7 +259,7 @@ CUOTA_INLINE void block_heap::gone(idle_memory const& out, bool is_gone) noexcep
 CUOTA_INLINE void block_heap::wait_for_freed() noexcept {
     blocks_.for_each_free([&](block const& b) {
         b.waits.for_each([&](wait_point point) {
-            if (!report_failure_of([&] { order_.wait_on_host(point); }))
+            if (!report_failure_of([&] { order_.wait_now(point); }))
                 order_.drain(point);  // the memory is freed next, also when the wait has failed
         });
     });
@@ -297,11 +296,12 @@ CUOTA_INLINE block* block_heap::choose(place_needed const& needed, lifespan mean
     return !b || is_available(*b, order_, lane) ? b : choose_available_block(blocks_, order_, needed, lane);
 }
 
-CUOTA_INLINE void block_heap::order_before_use(wait_set const& waits, block_user const& user) {
-    if (!user.stream) return waits.for_each([&](wait_point point) { order_.wait_on_host(point); });
+CUOTA_INLINE void block_heap::order_before_use(wait_set const& waits, block_user const& user,
+                                               host_waits& left) {
     waits.for_each([&](wait_point point) {
+        if (!user.stream) return order_.wait_on_host(point, left);
         if (order_.is_ordered(point, user.lane) || order_.is_ready(point, user.lane)) return;
-        order_.wait(*user.stream, user.lane, point);
+        order_.wait(*user.stream, user.lane, point, left);
     });
 }
 

@@ -71,8 +71,8 @@ public:
         return fronts_.of(*me).try_put(*me, p, s.id(), bytes, heap_.size_of_small(bytes));
     }
 
-    /// Allocates from free blocks in the order of s; null if none fits. Throws: misuse after close(), and for lifespan::step without an
-    /// open step.
+    /// Allocates from free blocks in the order of s; null if none fits. Where the host has to wait for pending work, it waits without the
+    /// lock. Throws: misuse after close(), and for lifespan::step without an open step.
     [[nodiscard]] void* try_take(stream_ref const* s, block_request const& r);
 
     /// Adds a segment and allocates from it with an alignment of at most 256.
@@ -84,15 +84,15 @@ public:
     template <class WhileClosed>
     void give(stream_ref const* s, void* p, std::size_t bytes, WhileClosed while_closed) noexcept {
         if (!p) return;
-        std::exception_ptr unordered;
+        late_free late;
         report_failure_of([&] {
             region_lock const lock{guard_};
             block& b = claim(p, bytes);
-            if (is_special_) unordered = give_specially(b, s, while_closed);
+            if (is_special_) give_specially(b, s, late, while_closed);
             else if (!s) heap_.give(b, {});
-            else unordered = put_in_order(b, *s);
+            else put_in_order(b, *s, late);
         });
-        if (unordered) report_failure_of([&] { std::rethrow_exception(unordered); });
+        if (late.what) give_late(*s, late, while_closed);
     }
 
     /// Gives a live block to a graph: thread caches will not accept it. Throws: misuse if the block does not exist.
@@ -122,7 +122,13 @@ public:
     [[nodiscard]] std::optional<grow_window> could_grow(std::size_t bytes, growth_aim aim) const;
     /// hold, take_of_grown, add_grown and give_up are those of block_heap.
     [[nodiscard]] std::optional<grow_window> hold(std::size_t bytes, growth_aim aim, std::size_t most);
-    [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s, block_request const& r);
+    /// The host's waits, and those of try_take, are for waited_for.
+    [[nodiscard]] void* take_of_grown(grow_window const& window, stream_ref const* s, block_request const& r,
+                                      host_waits& left);
+    /// Waits on the host without the lock and returns p, the new block of `bytes`. On a throw, it is free again. Throws: cuda_error.
+    [[nodiscard]] void* waited_for(host_waits const& left, void* p, std::size_t bytes) {
+        return left.is_empty() ? p : wait_for(left, p, bytes);
+    }
     void add_grown(grow_window const& window);
     std::size_t give_up(grow_window const& window) noexcept;
     /// Returns the largest request that `spent` bytes of pages, idle ones included, could serve.
@@ -132,7 +138,7 @@ public:
 
     /// Rejects further allocations. Returns true if this is the first call and live blocks keep the pool alive.
     [[nodiscard]] bool close() noexcept;
-    /// Waits on the host for the pending work of free blocks; reports failures.
+    /// Waits on the host for the pending work of free blocks; reports failures. For the destructor.
     void wait_for_freed() noexcept;
     /// Visits all segments, in use or not. For the destructor.
     template <class Visit>
@@ -192,7 +198,43 @@ public:
     [[nodiscard]] std::string title() const;
 
 private:
+    // A claimed block and the reason that its free could not be ordered: the host waits for the stream, without the lock, before it is free.
+    struct late_free {
+        block* what = nullptr;
+        std::exception_ptr why{};
+        std::optional<observed_block> seen{};
+    };
+    static void wait_for_stream(stream_ref s) noexcept;
+    template <class WhileClosed>
+    [[gnu::noinline]] void give_late(stream_ref s, late_free const& late,
+                                     WhileClosed& while_closed) noexcept {
+        wait_for_stream(s);
+        report_failure_of([&] {
+            {
+                region_lock const lock{guard_};
+                bool const keeps = closed_ && late.what->note->keeps;
+                heap_.give(*late.what, {});
+                if (late.seen && watch_) watch_->is_free(*late.seen, false, heap_.order());
+                if (closed_) while_closed(keeps && --keepers_ == 0);
+            }
+            std::rethrow_exception(late.why);
+        });
+    }
+
     [[nodiscard]] bool is_out_of_step(lifespan meant) const noexcept;
+    [[nodiscard]] void* take_free(stream_ref const* s, block_request const& r, host_waits& left);
+    [[nodiscard, gnu::noinline]] void* wait_for(host_waits const& left, void* p, std::size_t bytes) {
+        try {
+            left.wait();
+            region_lock const lock{guard_};
+            heap_.order().note_done(left);
+            return p;
+        } catch (...) {
+            left.drain();
+            give(nullptr, p, bytes, [](bool) {});
+            throw;
+        }
+    }
 
     // The members below require the lock.
 
@@ -209,16 +251,15 @@ private:
         return p;
     }
     template <class WhileClosed>
-    [[nodiscard, gnu::noinline]] std::exception_ptr give_specially(block& b, stream_ref const* s,
-                                                                   WhileClosed& while_closed) noexcept {
+    [[gnu::noinline]] void give_specially(block& b, stream_ref const* s, late_free& late,
+                                          WhileClosed& while_closed) noexcept {
         bool const keeps = closed_ && b.note->keeps;
-        std::optional<observed_block> const was = watch_ ? std::optional{watch_->given(b, s)} : std::nullopt;
-        std::exception_ptr unordered;
+        if (watch_) late.seen = watch_->given(b, s);
         if (!s) heap_.give(b, {});
-        else unordered = put_in_order(b, *s);
-        if (was) watch_->is_free(*was, s && !unordered, heap_.order());
+        else put_in_order(b, *s, late);
+        if (late.what) return;
+        if (late.seen) watch_->is_free(*late.seen, s != nullptr, heap_.order());
         if (closed_) while_closed(keeps && --keepers_ == 0);
-        return unordered;
     }
 
     // Cached blocks count as requested and allocated, but not in peaks: revokes the caches if the request would raise one.
@@ -232,8 +273,8 @@ private:
     // The live block of that size at p, changed to held. Throws misuse if it does not exist.
     [[nodiscard]] block& claim(void* p, std::size_t bytes);
 
-    // Frees a held block in the order of s, or caches it. If its order cannot be recorded, waits for s and returns the error.
-    [[nodiscard]] std::exception_ptr put_in_order(block& b, stream_ref s) noexcept;
+    // Frees a held block in the order of s, or caches it. If its order cannot be recorded, the block stays held and is `late`.
+    void put_in_order(block& b, stream_ref s, late_free& late) noexcept;
 
     // --- thread caches ---
 
@@ -266,7 +307,7 @@ private:
 
     template <class Surplus>
     [[nodiscard]] std::optional<idle_memory> take_out_of(Surplus surplus, kept_addresses const& kept) {
-        dynamic_array<shared<stream_mark>> busy;
+        host_waits busy;
         std::optional<idle_memory> out;
         {
             auto const lock = lock_all();
@@ -276,7 +317,7 @@ private:
             if (watch_) watch_->goes(out->at, out->bytes);
         }
         try {
-            for (auto const& mark : busy) mark->synchronize();
+            busy.wait();
         } catch (...) {
             gone(*out, false);
             throw;
@@ -330,6 +371,11 @@ CUOTA_INLINE void* block_pool::take_ready(stream_ref s, std::size_t bytes, std::
 }
 
 CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const& r) {
+    host_waits left;
+    return waited_for(left, take_free(s, r, left), r.bytes);
+}
+
+CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request const& r, host_waits& left) {
     region_lock const lock{guard_};
     if (is_out_of_step(r.meant))
         throw_misuse(r.who.where, "{} was asked for memory of a step while none is open", {title()});
@@ -343,7 +389,7 @@ CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const
         b = heap_.find(r, user.lane);
     }
     if (!b) return nullptr;
-    block& taken = heap_.take(*b, r, user);
+    block& taken = heap_.take(*b, r, user, left);
     return is_special ? found_and_told(taken, s, r) : found(taken, s, r.keeps);
 }
 
@@ -422,13 +468,13 @@ CUOTA_INLINE std::optional<grow_window> block_pool::hold(std::size_t bytes, grow
 }
 
 CUOTA_INLINE void* block_pool::take_of_grown(grow_window const& window, stream_ref const* s,
-                                             block_request const& r) {
+                                             block_request const& r, host_waits& left) {
     region_lock const lock{guard_};
     make_peak_known(r.bytes);
     block_user const user = user_of(s);  // first: cached blocks may become free next to the window
-    if (!watch_) return found(heap_.take_of_grown(window, r, user), s, r.keeps);
+    if (!watch_) return found(heap_.take_of_grown(window, r, user, left), s, r.keeps);
     pool_watch::growth const grown{window};
-    block& taken = heap_.take_of_grown(window, r, user);
+    block& taken = heap_.take_of_grown(window, r, user, left);
     watch_->came(grown, r.who.where);
     return found_and_told(taken, s, r);
 }
@@ -461,7 +507,7 @@ CUOTA_INLINE bool block_pool::close() noexcept {
 }
 
 CUOTA_INLINE void block_pool::wait_for_freed() noexcept {
-    auto const lock = lock_all();
+    { auto const lock = lock_all(); }  // revokes the caches: their blocks count as free
     heap_.wait_for_freed();
 }
 
@@ -559,6 +605,8 @@ CUOTA_INLINE std::string block_pool::title() const {
     return name_.is_empty() ? "a pool" : "pool " + std::string{name_.text()};
 }
 
+CUOTA_INLINE void block_pool::wait_for_stream(stream_ref s) noexcept { rt::drain(s); }
+
 CUOTA_INLINE bool block_pool::is_out_of_step(lifespan meant) const noexcept {
     return meant == lifespan::step && !heap_.steps().is_open();
 }
@@ -589,15 +637,13 @@ CUOTA_INLINE block& block_pool::claim(void* p, std::size_t bytes) {
     return *b;
 }
 
-CUOTA_INLINE std::exception_ptr block_pool::put_in_order(block& b, stream_ref s) noexcept {
+CUOTA_INLINE void block_pool::put_in_order(block& b, stream_ref s, late_free& late) noexcept {
     try {
         std::uint32_t const lane = lane_of(s);
         if (!keep_ready(b, s, lane)) heap_.give(b, wait_set{heap_.order().release_on(lane)});
-        return nullptr;
     } catch (...) {
-        rt::drain(s);
-        heap_.give(b, {});
-        return std::current_exception();
+        late.what = &b;
+        late.why = std::current_exception();
     }
 }
 

@@ -146,7 +146,15 @@ CUOTA_INLINE void frame_state::deallocate(stream_ref const* s, void* p, std::siz
     }
     if (s && !s->is_owned()) report_failure_of([&] { order_unowned(*s, id, p); });
     std::optional<frame_chunk> idle;
-    report_failure_of([&] { idle = give(s, id, p, bytes, where); });
+    report_failure_of([&] {
+        try {
+            idle = give(s, id, p, bytes, where);
+        } catch (std::bad_alloc const&) {  // no memory to note the stream
+            if (!s) throw;
+            (void)rt::drain(*s);
+            idle = give(nullptr, id, p, bytes, where);
+        }
+    });
     if (idle) give_back(*idle);
 }
 
@@ -275,9 +283,7 @@ CUOTA_INLINE std::string frame_state::title() const {
 CUOTA_INLINE void frame_state::note_user(frame_chunk& c, stream_ref s) {
     auto& users = c.users();
     if (!s.is_owned() || users.find_if([&](stream_ref known) { return known == s; }) != users.end()) return;
-    try {
-        users.emplace_back(s);
-    } catch (std::bad_alloc const&) { (void)rt::drain(s); }
+    users.emplace_back(s);
 }
 
 CUOTA_INLINE void frame_state::order_unowned(stream_ref s, std::uint64_t id, void const* p) {

@@ -64,10 +64,10 @@ public:
         plan_answer answer;
         void* at = nullptr;
     };
-    /// Serves the next request in the order of s, of index `lane`. On a throw, nothing changes but waits. Throws: cuda_error,
-    /// std::bad_alloc.
+    /// Serves the next request in the order of s, of index `lane`. Adds to `left` the work that the host has to wait for, without a lock. On a
+    /// throw, nothing changes but waits. Throws: cuda_error, std::bad_alloc.
     [[nodiscard]] result try_take(stream_order& order, stream_ref s, std::uint32_t lane, std::size_t bytes,
-                                  label const& who);
+                                  label const& who, host_waits& left);
 
     /// The live request at p, for give_back. Throws: misuse if none of that size exists.
     [[nodiscard]] std::uint32_t find_live(void const* p, std::size_t bytes) const;
@@ -92,9 +92,9 @@ public:
     void let_go_of_graph() noexcept { --graphs_; }
     /// Called when a capture that used it has ended. Returns the last turn in which it may have allocated.
     [[nodiscard]] std::uint64_t end_capture() noexcept;
-    /// Lets work on s use all of it: requests up to turn `until` are the capture's. Throws: misuse if a later one is live; cuda_error,
-    /// std::bad_alloc.
-    void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, place where);
+    /// Lets work on s use all of it: requests up to turn `until` are the capture's. Adds to `left` like try_take. Throws: misuse if a later
+    /// one is live; cuda_error, std::bad_alloc.
+    void begin_launch(stream_order& order, stream_ref s, std::uint64_t until, place where, host_waits& left);
     /// The launch on s is the last use of all bytes: later requests wait for the last frees on all streams. Throws: cuda_error,
     /// std::bad_alloc.
     void end_launch(stream_order& order, stream_ref s);
@@ -141,8 +141,9 @@ private:
 
     [[nodiscard]] freedom look_at(index i, std::uint32_t lane) const noexcept;
     [[nodiscard]] bool is_taken(index i) const noexcept;
-    void wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t lane, index i) const;
-    void wait_for_all(stream_order& order, stream_ref s, std::uint32_t lane) const;
+    void wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t lane, index i,
+                             host_waits& left) const;
+    void wait_for_all(stream_order& order, stream_ref s, std::uint32_t lane, host_waits& left) const;
 
     std::byte* at_;
     std::size_t bytes_;
@@ -202,7 +203,7 @@ CUOTA_INLINE void planned_slab::go_back(std::uint32_t before, std::uint32_t afte
 }
 
 CUOTA_INLINE auto planned_slab::try_take(stream_order& order, stream_ref s, std::uint32_t lane,
-                                         std::size_t bytes, label const& who) -> result {
+                                         std::size_t bytes, label const& who, host_waits& left) -> result {
     if (next_ == count_) return {plan_answer::too_many};
     index const i = find(bytes);
     if (i == nobody) return {plan_answer::other_size};
@@ -210,8 +211,8 @@ CUOTA_INLINE auto planned_slab::try_take(stream_order& order, stream_ref s, std:
     if (!r.is_planned) return pass(i, plan_answer::unplanned);
     switch (look_at(i, lane)) {
         case freedom::ready: break;
-        case freedom::by_plan: wait_for_last_users(order, s, lane, i); break;
-        case freedom::by_look: wait_for_all(order, s, lane); break;
+        case freedom::by_plan: wait_for_last_users(order, s, lane, i, left); break;
+        case freedom::by_look: wait_for_all(order, s, lane, left); break;
         case freedom::taken: return pass(i, plan_answer::in_use);
     }
     r.turn = now_ | is_live;
@@ -261,7 +262,7 @@ CUOTA_INLINE std::uint64_t planned_slab::end_capture() noexcept {
 }
 
 CUOTA_INLINE void planned_slab::begin_launch(stream_order& order, stream_ref s, std::uint64_t until,
-                                             place where) {
+                                             place where, host_waits& left) {
     for_each_live([&](index i) {
         if ((requests_[i].turn & ~is_live) <= until) return;
         throw_misuse(
@@ -273,7 +274,7 @@ CUOTA_INLINE void planned_slab::begin_launch(stream_order& order, stream_ref s, 
     });
     std::uint32_t const lane = order.index_of(s);
     expect(lane);
-    wait_for_all(order, s, lane);
+    wait_for_all(order, s, lane, left);
 }
 
 CUOTA_INLINE void planned_slab::end_launch(stream_order& order, stream_ref s) {
@@ -327,14 +328,15 @@ CUOTA_INLINE bool planned_slab::is_taken(index i) const noexcept {
 }
 
 CUOTA_INLINE void planned_slab::wait_for_last_users(stream_order& order, stream_ref s, std::uint32_t lane,
-                                                    index i) const {
+                                                    index i, host_waits& left) const {
     for (index const k : last_users_.of(i))
-        if (!order.is_ready(requests_[k].released, lane)) order.wait(s, lane, requests_[k].released);
+        if (!order.is_ready(requests_[k].released, lane)) order.wait(s, lane, requests_[k].released, left);
 }
 
-CUOTA_INLINE void planned_slab::wait_for_all(stream_order& order, stream_ref s, std::uint32_t lane) const {
+CUOTA_INLINE void planned_slab::wait_for_all(stream_order& order, stream_ref s, std::uint32_t lane,
+                                             host_waits& left) const {
     for_each_latest([&](wait_point point) {
-        if (!order.is_ready(point, lane)) order.wait(s, lane, point);
+        if (!order.is_ready(point, lane)) order.wait(s, lane, point, left);
     });
 }
 

@@ -22,6 +22,7 @@ struct taking {
     block_pool& blocks;
     stream_ref const* s;
     block_request const& r;
+    host_waits& left;  // for block_pool::waited_for
 
     [[nodiscard]] void* operator()(segment const& fresh) const { return blocks.take_of_new(fresh, s, r); }
     [[nodiscard]] void* operator()(grow_window const& window) const;
@@ -165,7 +166,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void* taking::operator()(grow_window const& window) const {
-    return blocks.take_of_grown(window, s, r);
+    return blocks.take_of_grown(window, s, r, left);
 }
 
 CUOTA_INLINE void* adding::operator()(segment const& fresh) const {

@@ -54,9 +54,11 @@ public:
         });
     }
     void begin_launch(stream_ref s, place where) override {
+        host_waits left;
         of_->server().with_router([&](step_router& r) {
-            for (used const& u : slabs_) u.slab->begin_launch(r.slabs().order(), s, u.until, where);
+            for (used const& u : slabs_) u.slab->begin_launch(r.slabs().order(), s, u.until, where, left);
         });
+        left.wait();
     }
     void end_launch(stream_ref s, bool) noexcept override {
         bool const is_known = report_failure_of([&] {

@@ -41,7 +41,7 @@ public:
     // --- requests ---
 
     /// Returns memory from the slab, or null if upstream must serve the request. Throws: misuse after close; as planned_slab::try_take.
-    [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who);
+    [[nodiscard]] void* try_take(stream_ref s, std::size_t bytes, label const& who, host_waits& left);
     /// A position in the plan within one step.
     struct position {
         std::size_t step = 0;
@@ -102,9 +102,10 @@ CUOTA_INLINE void step_router::check_open(place where) const {
     if (phase_ == phase::closed) throw_misuse(where, "a step_plan was asked for memory after its end");
 }
 
-CUOTA_INLINE void* step_router::try_take(stream_ref s, std::size_t bytes, label const& who) {
+CUOTA_INLINE void* step_router::try_take(stream_ref s, std::size_t bytes, label const& who,
+                                         host_waits& left) {
     if (phase_ == phase::served) [[likely]] {
-        planned_slab::result const found = slabs_.try_take(s, bytes, who);
+        planned_slab::result const found = slabs_.try_take(s, bytes, who, left);
         ++answers_[static_cast<std::size_t>(found.answer)];
         return found.at;
     }

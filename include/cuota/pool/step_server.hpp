@@ -62,6 +62,8 @@ private:
         return upstream_.allocate(s, bytes, alignment, who);
     }
     static void wait_for_device_of(void const* p);
+    // Returns p after the host has waited; frees it on a throw.
+    [[nodiscard]] void* wait_for(host_waits const& left, void* p, std::size_t bytes);
     [[nodiscard]] bool give(stream_ref const* s, void const* p, std::size_t bytes);
     void give_back(planned_slab const& slab) noexcept;
 
@@ -99,15 +101,17 @@ CUOTA_INLINE void* step_server::allocate(stream_ref s, std::size_t bytes, std::s
         refuse_foreign_capture(s, who);
     step_router::position before;
     step_router::position after;
+    host_waits left;
     void* const planned = lock_.run([&] {
         before = router_.now();
-        void* const p = router_.try_take(s, bytes, who);
-        if (!p) after = router_.now();
+        void* const p = router_.try_take(s, bytes, who, left);
+        if (!p || !left.is_empty()) after = router_.now();
         return p;
     });
-    if (planned) [[likely]]
+    if (planned && left.is_empty()) [[likely]]
         return planned;
     try {
+        if (planned) return wait_for(left, planned, bytes);
         if (capture_scope::here()) [[unlikely]]
             refuse_deviation(s, bytes, who);
         return allocate_unplanned(s, bytes, alignment, who);
@@ -160,9 +164,13 @@ CUOTA_INLINE void step_server::give_back_idle() noexcept {
     if (lock_.is_of_parent()) return;
     for (;;) {
         std::unique_ptr<planned_slab> idle;
-        report_failure_of([&] { idle = with_router([](step_router& r) { return r.slabs().take_idle(); }); });
-        if (!idle) return;
-        give_back(*idle);
+        host_waits left;
+        bool const is_known = report_failure_of([&] {
+            idle = with_router([&](step_router& r) { return r.slabs().take_idle(left); });
+            left.wait();
+        });
+        if (idle) give_back(*idle);
+        else if (!is_known || left.is_empty()) return;
     }
 }
 
@@ -196,6 +204,17 @@ CUOTA_INLINE void* step_server::allocate_unplanned(stream_ref s, std::size_t byt
 
 CUOTA_INLINE void step_server::wait_for_device_of(void const* p) {
     rt::device_of(p).value_or(device::current()).synchronize();
+}
+
+CUOTA_INLINE void* step_server::wait_for(host_waits const& left, void* p, std::size_t bytes) {
+    try {
+        left.wait();
+        return p;
+    } catch (...) {
+        left.drain();
+        deallocate_sync(p, bytes, block::granule);
+        throw;
+    }
 }
 
 CUOTA_INLINE bool step_server::give(stream_ref const* s, void const* p, std::size_t bytes) {

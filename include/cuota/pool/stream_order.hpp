@@ -16,17 +16,11 @@
 #include <cuota/core/dynamic_array.hpp>
 #include <cuota/core/error.hpp>
 #include <cuota/core/shared.hpp>
+#include <cuota/pool/host_waits.hpp>
 #include <cuota/pool/wait_set.hpp>
 #include <cuota/runtime/event.hpp>
 
 namespace cuota::inline v0::detail {
-
-/// An event that a thread can wait for without the pool's lock.
-class stream_mark final : public ref_counted, public event {
-public:
-    using event::event;
-    using event::record_in;
-};
 
 /// The streams that a pool has seen. A free increments a ticket; an event is recorded only when another stream needs the memory, and covers
 /// all earlier frees of its stream.
@@ -72,9 +66,9 @@ public:
     [[nodiscard]] bool can_be_waited_for(wait_point point) const;
 
     /// Makes later work on s, of index `stream`, wait for a point, and thereby for all that the point's stream had waited for when its
-    /// event was recorded. For a captured stream, which cannot wait for work outside its capture, the host waits.
+    /// event was recorded. For a captured stream, which cannot wait for work outside its capture, adds the event to `left`.
     /// Throws: misuse for a point of captured work, or one that cannot be waited for.
-    void wait(stream_ref s, std::uint32_t stream, wait_point point);
+    void wait(stream_ref s, std::uint32_t stream, wait_point point, host_waits& left);
 
     /// Queries which streams have pending work of earlier frees; true if none has. Leaves the points for waits unchanged. A captured stream
     /// is not queried and counts as busy.
@@ -82,14 +76,14 @@ public:
     /// Whether the work before a point had completed at the last look(). Makes no CUDA call.
     [[nodiscard]] bool was_over(wait_point point) const noexcept;
 
-    /// Waits on the host. Throws: cuda_error, std::bad_alloc.
-    void wait_on_host(wait_point point);
+    /// Adds the event of a point to `left`, unless its work has completed.
+    void wait_on_host(wait_point point, host_waits& left);
+    /// Notes that the work before these points has completed.
+    void note_done(host_waits const& over) noexcept;
+    /// Waits on the host, for destructors, which hold no lock. Throws: cuda_error, std::bad_alloc.
+    void wait_now(wait_point point);
     /// Waits on the host for the stream of the point by rt::drain, which needs no event and allocates no host memory.
     void drain(wait_point point) noexcept;
-
-    /// The first part of wait_on_host: returns the event to `synchronize` without the lock; null if the point has completed.
-    [[nodiscard]] shared<stream_mark> to_wait_for(wait_point point);
-    [[nodiscard]] bool is_known_done(wait_point point) const noexcept;
 
     // --- captures: frees on captured streams cannot be waited for, and are void afterwards ---
 
@@ -194,16 +188,17 @@ CUOTA_INLINE bool stream_order::can_be_waited_for(wait_point point) const {
     return std::max(from.recorded, from.done) >= point.ticket || foreign_capture_of(from.stream) == 0;
 }
 
-CUOTA_INLINE void stream_order::wait(stream_ref s, std::uint32_t stream, wait_point point) {
+CUOTA_INLINE void stream_order::wait(stream_ref s, std::uint32_t stream, wait_point point, host_waits& left) {
     if (is_captured(s)) [[unlikely]]
-        return wait_on_host(point);
+        return wait_on_host(point, left);
     lane& to = lanes_[stream];
     to.seen.resize(lanes_.size());
     event const* const mark = mark_of(point);
     if (!mark) return;
-    s.wait(*mark);
-    ++waits_;
     lane const& from = lanes_[point.stream];
+    if (!try_order_after(s, *mark)) [[unlikely]]
+        return left.add(from.mark, {point.stream, from.recorded});
+    ++waits_;
     for (std::size_t i = 0; i != from.mark_saw.size(); ++i)
         to.seen[i] = std::max(to.seen[i], from.mark_saw[i]);
     to.seen[point.stream] = std::max(to.seen[point.stream], from.recorded);
@@ -219,7 +214,20 @@ CUOTA_INLINE bool stream_order::was_over(wait_point point) const noexcept {
     return !lanes_[point.stream].is_busy || is_ordered(point, nobody);
 }
 
-CUOTA_INLINE void stream_order::wait_on_host(wait_point point) {
+CUOTA_INLINE void stream_order::wait_on_host(wait_point point, host_waits& left) {
+    if (is_ready(point, nobody) || !mark_of(point)) return;
+    lane const& from = lanes_[point.stream];
+    left.add(from.mark, {point.stream, from.recorded});
+}
+
+CUOTA_INLINE void stream_order::note_done(host_waits const& over) noexcept {
+    over.for_each_point([this](wait_point point) {
+        lane& from = lanes_[point.stream];  // tickets go on in the next stream of an index
+        from.done = std::max(from.done, point.ticket);
+    });
+}
+
+CUOTA_INLINE void stream_order::wait_now(wait_point point) {
     lane& from = lanes_[point.stream];
     if (point.ticket <= from.done) return;
     event const* const mark = mark_of(point);
@@ -232,14 +240,6 @@ CUOTA_INLINE void stream_order::drain(wait_point point) noexcept {
     lane& from = lanes_[point.stream];
     if (point.ticket > from.done && rt::drain(from.stream))
         from.done = std::min(from.ticket, from.captured_above);
-}
-
-CUOTA_INLINE shared<stream_mark> stream_order::to_wait_for(wait_point point) {
-    return mark_of(point) ? lanes_[point.stream].mark : shared<stream_mark>{};
-}
-
-CUOTA_INLINE bool stream_order::is_known_done(wait_point point) const noexcept {
-    return point.ticket <= lanes_[point.stream].done;
 }
 
 CUOTA_INLINE void stream_order::begin_capture(std::span<std::uint64_t const> ids) {

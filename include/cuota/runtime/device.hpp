@@ -10,6 +10,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/dynamic_array.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/refusal.hpp>
 #include <cuota/runtime/call.hpp>
 
@@ -156,6 +157,7 @@ CUOTA_INLINE device::memory_info device::memory() const {
 }
 
 CUOTA_INLINE void device::synchronize() const {
+    detail::expect_no_region("cudaDeviceSynchronize");
     if (detail::captured_streams::are_any())
         detail::throw_misuse(
             "a device was to be waited for while a stream is captured, which would spoil that");

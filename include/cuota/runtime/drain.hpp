@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/runtime/stream.hpp>
 
 namespace cuota::inline v0::rt {
@@ -96,6 +97,7 @@ CUOTA_INLINE bool is_foreign_misuse(stream_ref s, char const* what, char const* 
 }
 
 CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
+    cuota::detail::expect_no_region("cudaStreamSynchronize");
     if (cuota::detail::process_number::is_cuda_of_parent()) return false;
     bool is_over = false;
     if (cuota::detail::captured_streams::are_any()) [[unlikely]]

@@ -9,6 +9,7 @@
 
 #include <cuota/core/config.hpp>
 #include <cuota/core/handle.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/std_parts.hpp>
 #include <cuota/runtime/stream.hpp>
 
@@ -123,6 +124,9 @@ namespace detail {
 /// Throws: see wait.
 void order_after(stream_ref s, event const& e);
 
+/// order_after, for callers with a lock: returns false, without an effect, where the host has to wait for the event.
+[[nodiscard]] bool try_order_after(stream_ref s, event const& e);
+
 /// Orders later work on s after all work enqueued on `other` so far. Throws: cuda_error; misuse if `other` is in a foreign capture and s is
 /// not, because no event can connect them.
 void order_after_work_of(stream_ref s, stream_ref other);
@@ -165,8 +169,12 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE std::uint64_t captures_begun() noexcept { return captured_streams::begun(); }
 
 CUOTA_INLINE void order_after(stream_ref s, event const& e) {
+    if (!try_order_after(s, e)) e.synchronize();
+}
+
+CUOTA_INLINE bool try_order_after(stream_ref s, event const& e) {
     std::uint64_t const capture = foreign_capture_of(e);
-    if (capture == 0 || capture == foreign_capture_of(s)) s.wait(e);
+    return (capture != 0 && capture != foreign_capture_of(s)) || s.try_wait(e);
 }
 
 CUOTA_INLINE void order_after_work_of(stream_ref s, stream_ref other) {
@@ -226,6 +234,7 @@ CUOTA_INLINE bool event::is_done() const {
 }
 
 CUOTA_INLINE void event::synchronize() const {
+    detail::expect_no_region("cudaEventSynchronize");
     refuse_captured("was to be waited for on the host", {});
     rt::beside_capture const beside;
     rt::check(cudaEventSynchronize(native()), "cudaEventSynchronize");
@@ -279,6 +288,10 @@ CUOTA_INLINE std::optional<std::chrono::nanoseconds> time_mark::since(time_mark 
 }
 
 CUOTA_INLINE void stream_ref::wait(event const& done) const {
+    if (!try_wait(done)) done.synchronize();
+}
+
+CUOTA_INLINE bool stream_ref::try_wait(event const& done) const {
     cuota::detail::on_device_of const here{*this};
     cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
     std::uint64_t const mine = scope && scope->has(id()) ? scope->number() : 0;
@@ -288,8 +301,9 @@ CUOTA_INLINE void stream_ref::wait(event const& done) const {
                 ? "a stream was to wait for captured work outside of its capture: name all streams in capture"
                 : "a stream was to wait for work outside of its capture: let capture wait for it before"};
     if (mine == 0 && done.foreign_ == 0 && cuota::detail::foreign_capture_of(*this) != 0) [[unlikely]]
-        return done.synchronize();
+        return false;
     rt::check(cudaStreamWaitEvent(get(), done.native(), 0), "cudaStreamWaitEvent");
+    return true;
 }
 
 CUOTA_INLINE void stream::wait(event const& done) const { stream_ref{*this}.wait(done); }
@@ -299,6 +313,7 @@ CUOTA_INLINE void stream::wait(event const& done) const { stream_ref{*this}.wait
 namespace cuota::inline v0::rt {
 
 CUOTA_INLINE bool drain(event const& e) noexcept {
+    cuota::detail::expect_no_region("cudaEventSynchronize");
     if (e.capture_ != 0) [[unlikely]] {
         if (auto* const scope = cuota::detail::capture_scope::here())
             scope->fail(std::make_exception_ptr(

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <cuota/core/config.hpp>
+#include <cuota/core/locked_region.hpp>
 #include <cuota/core/shared.hpp>
 #include <cuota/runtime/call.hpp>
 #include <cuota/runtime/device.hpp>
@@ -30,6 +31,7 @@ std::uint64_t id_of(cudaStream_t native);
 
 class on_device_of;
 bool wait_for_async_frees(device where) noexcept;
+bool try_order_after(stream_ref s, event const& e);
 
 }  // namespace detail
 
@@ -103,6 +105,9 @@ public:
 private:
     // Throws misuse before a CUDA call that would invalidate a capture.
     void refuse_captured(char const* what, place where) const;
+    // `wait`, but returns false, without an effect, where the host has to wait for the event.
+    [[nodiscard]] bool try_wait(event const& done) const;
+    friend bool detail::try_order_after(stream_ref s, event const& e);
     friend class stream;
     friend class stream_share;
     friend class detail::on_device_of;
@@ -313,6 +318,7 @@ CUOTA_INLINE cuota::device stream_ref::device() const {
 }
 
 CUOTA_INLINE void stream_ref::synchronize(place where) const {
+    detail::expect_no_region("cudaStreamSynchronize");
     detail::on_device_of const here{*this, where};
     refuse_captured("was to be waited for on the host", where);
     rt::beside_capture const beside;
