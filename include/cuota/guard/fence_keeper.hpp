@@ -206,7 +206,7 @@ void on_stream_of(call_order const& order, void const* at, F f) {
 
 CUOTA_INLINE fence_keeper::fence_keeper(fence_options wanted, bool is_for_host, place where)
     : wanted_{wanted}, is_for_host_{is_for_host}, live_{"fenced memory", wanted.name} {
-    if (wanted.zone == 0) throw_misuse(where, "{}: a fence has one byte or more", {live_.title()});
+    if (wanted.zone == 0) throw_misuse(where, "{}: zone must be at least 1 byte", {live_.title()});
 }
 
 CUOTA_INLINE fence_keeper::~fence_keeper() {
@@ -248,8 +248,10 @@ CUOTA_INLINE void fence_keeper::take_down(fence& f, call_order const& order) noe
     bool const is_seen = report_failure_of([&] {
         on_stream_of(order, f.at, [&](stream_ref s) {
             if (s.is_capturing())
-                throw_misuse(f.where, "{}: freed in a capture, so its guard bytes were not checked: {}",
-                             {live_.title(), survivors::line_of(f.name, {}, f.bytes)});
+                throw_misuse(
+                    f.where,
+                    "{}: cannot check the guard bytes of a block that is freed during a stream capture: {}",
+                    {live_.title(), survivors::line_of(f.name, {}, f.bytes)});
             at_home(f, s, [&](stream_ref own) {
                 look_at(f, own);
                 f.done->record(own);
@@ -306,7 +308,7 @@ CUOTA_INLINE void fence_keeper::verify(stream_ref s, void const* p, place where)
         if (found.empty()) throw;
     }
     throw_if_any(std::move(found), where);
-    if (!is_known) throw_misuse(where, "{}: there is no block to look at at that address", {live_.title()});
+    if (!is_known) throw_misuse(where, "{}: verify: no live block begins at this address", {live_.title()});
 }
 
 CUOTA_INLINE void fence_keeper::look_at(fence const& f, stream_ref s) const {
