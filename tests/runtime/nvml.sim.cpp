@@ -174,7 +174,8 @@ TEST_CASE("in a child its parent's NVML tells nothing, and is not shut down", "[
         auto const version = here->driver_version();
         auto const memory = here->memory(first_device);
         here.reset();
-        bool const is_told = has(version.why_not(), "before fork()") && has(memory.why_not(), "before fork()");
+        bool const is_told =
+            has(version.why_not(), "before fork()") && has(memory.why_not(), "before fork()");
         ::_exit(!version && !memory && is_told && fake_nvml.begun == 1 ? 0 : 1);
     });
     CHECK(status == 0);
