@@ -269,7 +269,7 @@ TEST_CASE("a wrong size, a second release and a foreign pointer change nothing i
     REQUIRE(told.size() == 3);
     CHECK(support::has(told[0],
                        "fenced memory x: deallocate with the wrong size: 99 bytes, allocated 100: weights"));
-    CHECK(support::has(told[1], "8 bytes inside of weights"));
+    CHECK(support::has(told[1], "8 bytes inside weights"));
     CHECK(support::has(told[2], "double free: weights"));
     CHECK_THROWS_AS(memory.verify(cudaStreamPerThread, p), cuota::misuse);
     CHECK_NOTHROW(memory.verify(cudaStreamPerThread, nullptr));

@@ -185,7 +185,7 @@ TEST_CASE("a report of many tags reads on one screen", "[guard][measured]") {
         taken.push_back(memory.allocate_sync(1, 256, as(tag::named("part " + std::to_string(i)))));
     for (void* p : taken) memory.deallocate_sync(p, 1);
     std::string const text = memory.report().text();
-    CHECK(std::count(text.begin(), text.end(), '\n') == 17);
+    CHECK(std::count(text.begin(), text.end(), '\n') == 18);
     CHECK(support::has(text, "\n  part 0      512 B"));
     CHECK(support::has(text, "\n  and 14 more"));
 }
