@@ -208,7 +208,7 @@ TEST_CASE("releases in a frame that cannot be right are reported with both place
     };
 
     std::string text = report_of(p, 999);
-    CHECK(has(text, "a frame (train.cpp:20) of pool main: deallocate with the wrong size: 999 B of rows 1000 "
+    CHECK(has(text, "frame (train.cpp:20) of pool main: deallocate with the wrong size: 999 B of rows 1000 "
                     "B (train.cpp:21) "
                     "(train.cpp:30)"));
     int on_host = 0;
