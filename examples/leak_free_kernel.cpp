@@ -7,7 +7,7 @@
 ///
 /// Expected output:
 ///
-///     cuota::kernel_overflow: "tables" has 1.0 KiB, and a kernel asked for 3.6 KiB (leak_free_kernel.cpp:45)
+///     cuota::kernel_overflow: scratch_arena "tables": a kernel requested 3.6 KiB, capacity is 1.0 KiB (leak_free_kernel.cpp:45)
 ///     with 3.6 KiB the last of 40 is 63245986
 #include <cstddef>
 #include <cstdio>

@@ -18,7 +18,7 @@
 # definitions are compiled twice, once for each kind.
 
 if(NOT CUOTA_RUNTIME_CHOSEN STREQUAL CUDA)
-  message(FATAL_ERROR "cuota: CUOTA_GPU_FOLDER is for CUOTA_RUNTIME=CUDA")
+  message(FATAL_ERROR "cuota: CUOTA_GPU_FOLDER requires CUOTA_RUNTIME=CUDA")
 endif()
 
 # As cuota_add_compiled makes cuota-compiled.

@@ -110,7 +110,8 @@ TEST_CASE("more than an append_buffer holds is refused to the thread, and tells 
     CHECK(error.capacity() == 64);
     CHECK(error.needed() == 100);
     CHECK(error.where().line == 7);
-    CHECK(has(error.what(), R"("matches" has room for 64 ints, and kernels appended 100 (search.cpp:7))"));
+    CHECK(has(error.what(),
+              R"(append_buffer "matches": kernels appended 100, capacity is 64 ints (search.cpp:7))"));
     CHECK_THROWS_AS(found.to_vector(on.s), cuota::kernel_overflow);
     CHECK(found.size_that_fitted(on.s) == 64);
 

@@ -199,8 +199,9 @@ TEST_CASE("a launch is refused when a buffer of its is borrowed in a way that co
     });
     {
         auto const held = on.y.read(on.other);
-        CHECK(why_refused([&] { graph.launch(on.home); }).find("while it is borrowed to read") !=
-              std::string::npos);
+        CHECK(why_refused([&] {
+                  graph.launch(on.home);
+              }).find("write requested here, but the buffer is leased for reading") != std::string::npos);
     }
     graph.launch(on.home);
     ints moved{std::move(*z)};  // the same buffer
@@ -209,7 +210,7 @@ TEST_CASE("a launch is refused when a buffer of its is borrowed in a way that co
     z = std::move(moved);
     z.reset();
     calls_since const launches{"cudaGraphLaunch"};
-    CHECK(why_refused([&] { graph.launch(on.home); }).find("which has ended, captured at ") !=
+    CHECK(why_refused([&] { graph.launch(on.home); }).find("uses a destroyed buffer (captured at ") !=
           std::string::npos);
     CHECK(launches.count() == 0);
     increase(on.x, on.other);  // the refused launch left nothing borrowed
@@ -240,7 +241,7 @@ TEST_CASE("a lease that is still open at the end of its capture is misuse, and n
     std::optional<cuota::lease<int>> held;
     std::string const why =
         why_refused([&] { (void)cuota::capture(on.home, [&] { held.emplace(on.x.write(on.home)); }); });
-    CHECK(why.find("left by its capture while it is still borrowed since ") != std::string::npos);
+    CHECK(why.find("buffer: cannot leave its capture while it is leased since ") != std::string::npos);
     held.reset();
     CHECK(machine.errors.take().size() == 1);  // reported again when the capture was discarded
     increase(on.x, on.home);
@@ -416,7 +417,8 @@ TEST_CASE("a buffer that was made in a capture and outlives it is as any, and li
     }
     SECTION("the buffer goes first") {
         made.reset();
-        CHECK(why_refused([&] { graph->launch(on.home); }).find("which has ended") != std::string::npos);
+        CHECK(why_refused([&] { graph->launch(on.home); }).find("uses a destroyed buffer") !=
+              std::string::npos);
         graph.reset();
     }
     CHECK(on.pool.stats().live_blocks == 2);

@@ -105,7 +105,7 @@ TEST_CASE("a device_matrix that its span does not make is misuse", "[buffer][dev
 
     CHECK(text_of([&] {
               (void)device_matrix{ten, 3, 4};
-          }) == "cuota::misuse: 3 x 4 elements do not make a matrix of a device_span of 10 ints");
+          }) == "cuota::misuse: a device_matrix of 3 x 4 elements does not fit in a device_span of 10 ints");
     CHECK_THROWS_AS((device_matrix{ten, 3, 3}), cuota::misuse);
     CHECK_THROWS_AS((device_matrix{ten, 0, 0}), cuota::misuse);
     CHECK_THROWS_AS((device_matrix{ten, 10, 0}), cuota::misuse);
@@ -123,8 +123,8 @@ TEST_CASE("a device_matrix whose rows overlap or end outside of its span is misu
 
     CHECK(text_of([&] {
               (void)device_matrix{ten, 3, 2, 5};
-          }) ==
-          "cuota::misuse: 3 x 2 elements at a pitch of 5 do not make a matrix of a device_span of 10 ints");
+          }) == "cuota::misuse: a device_matrix of 3 x 2 elements at a pitch of 5 does not fit in a "
+                "device_span of 10 ints");
     CHECK_THROWS_AS((device_matrix{ten, 2, 3, 2}), cuota::misuse);
     CHECK_THROWS_AS((device_matrix{ten, 1, 11, 11}), cuota::misuse);
     CHECK_THROWS_AS((device_matrix{ten, huge, 1, huge}), cuota::misuse);
@@ -188,7 +188,9 @@ TEST_CASE(
 
     CHECK(text_of([&] {
               (void)device_matrix{lease, 4, 4};
-          }) == "cuota::misuse: 4 x 4 elements do not make a matrix of a device_span of 12 floats" + whose);
+          }) ==
+          "cuota::misuse: a device_matrix of 4 x 4 elements does not fit in a device_span of 12 floats" +
+              whose);
     CHECK(text_of([&] { (void)some(1, 4); }) ==
           "cuota::misuse: element (1, 4) is outside a device_matrix of 3 x 4 floats" + whose);
     CHECK(text_of([&] { (void)some.row(1)[4]; }) ==

@@ -135,7 +135,8 @@ TEST_CASE("a stream that would have to wait for a home stream that others captur
     scene on;
     set(on.x, 1, on.home);
     foreign_capture capture{on.home.get()};
-    CHECK(has(support::thrown<cuota::misuse>([&] { (void)on.x.read(on.other); }).what(), "others capture"));
+    CHECK(has(support::thrown<cuota::misuse>([&] { (void)on.x.read(on.other); }).what(),
+              "captured outside cuota::capture"));
     CHECK(capture.is_intact());
     (void)capture.end();
     CHECK(first_of(on.x, on.other) == 1);

@@ -148,7 +148,7 @@ TEST_CASE(
         some.reset();
         auto const told = machine.errors.take();
         REQUIRE(told.size() == 1);
-        CHECK(has(told[0], "ended while it is still borrowed"));
+        CHECK(has(told[0], "buffer destroyed while it is leased"));
     }
     CHECK(simulator::misuse().total() == 0);
 }
@@ -254,7 +254,7 @@ TEST_CASE("an alignment is honoured or refused, never ignored", "[buffer][holes]
                 p = memory.allocate(stream, 100, alignment);
             } catch (cuota::misuse const& refused) {
                 CHECK(alignment > cuota::default_alignment);
-                CHECK(has(refused.what(), "an alignment of " + std::to_string(alignment)));
+                CHECK(has(refused.what(), "unsupported alignment " + std::to_string(alignment)));
                 continue;
             }
             CHECK(support::detail::is_aligned(p, alignment));

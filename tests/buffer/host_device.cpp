@@ -206,7 +206,7 @@ TEST_CASE("what is borrowed to be written is not read by host code, nor offloade
         auto const error = thrown<cuota::misuse>([&] { (void)on.all.read_host(); });
         CHECK(
             has(error.what(),
-                "a buffer was read by host code while it is still borrowed to write since host_device.cpp:"));
+                "buffer: cannot be read by host code while it is leased for writing since host_device.cpp:"));
         CHECK_THROWS_AS(on.all.write_host(), cuota::misuse);
         CHECK_THROWS_AS(on.all.overwrite_host(), cuota::misuse);
         CHECK_THROWS_AS(on.all.offload(on.s), cuota::misuse);

@@ -96,17 +96,20 @@ TEST_CASE("a writer and anybody else on another stream are misuse that names bot
     SECTION("two writers") {
         auto const first = some.write(a, {"first.cpp", 11});
         text = thrown<cuota::misuse>([&] { (void)some.write(b, {"second.cpp", 22}); }).what();
-        CHECK(has(text, "borrowed to write on one stream while it is borrowed to write on another"));
+        CHECK(has(text, "conflicting leases: write requested here, but the buffer is leased for writing on "
+                        "another stream"));
     }
     SECTION("a reader, then a writer") {
         auto const first = some.read(a, {"first.cpp", 11});
         text = thrown<cuota::misuse>([&] { (void)some.write(b, {"second.cpp", 22}); }).what();
-        CHECK(has(text, "borrowed to write on one stream while it is borrowed to read on another"));
+        CHECK(has(text, "conflicting leases: write requested here, but the buffer is leased for reading on "
+                        "another stream"));
     }
     SECTION("a writer, then a reader") {
         auto const first = some.write(b, {"first.cpp", 11});
         text = thrown<cuota::misuse>([&] { (void)some.read(a, {"second.cpp", 22}); }).what();
-        CHECK(has(text, "borrowed to read on one stream while it is borrowed to write on another"));
+        CHECK(has(text, "conflicting leases: read requested here, but the buffer is leased for writing on "
+                        "another stream"));
     }
     CHECK(has(text, "since first.cpp:11"));
     CHECK(has(text, "(second.cpp:22)"));
@@ -172,7 +175,7 @@ TEST_CASE("a buffer that ends while it is borrowed is reported by the place of t
 
         auto const texts = errors.take();
         REQUIRE(texts.size() == 1);
-        CHECK(has(texts[0], "ended while it is still borrowed (train.cpp:30)"));
+        CHECK(has(texts[0], "buffer destroyed while it is leased (train.cpp:30)"));
     }
     CHECK(errors.take().empty());
 }

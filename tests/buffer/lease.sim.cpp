@@ -533,7 +533,7 @@ struct default_stream_scene {
 std::string misuse_of(auto action) { return support::thrown<cuota::misuse>(action).what(); }
 
 bool names_two_threads(std::string const& text) {
-    return support::has(text, "cudaStreamPerThread of thread ") && support::has(text, " was used in thread ");
+    return support::has(text, "cudaStreamPerThread of thread ") && support::has(text, " in thread ");
 }
 
 }  // namespace
@@ -738,7 +738,7 @@ TEST_CASE("a lease from before a capture cannot be used in it", "[buffer][lease]
         std::string const text = misuse_of(
             [&] { (void)cuota::capture(s, [&] { (void)cuota::device_span<support::word const>{before}; }); });
         CHECK_THROWS_AS(cuota::capture(s, [&] { (void)before.span(); }), cuota::misuse);
-        return support::has(text, "borrow the buffer in the capture");
+        return support::has(text, "lease the buffer in the capture");
     };
     CHECK(refused(some.write(s)));
     CHECK(refused(some.read(s)));

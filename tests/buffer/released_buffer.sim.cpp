@@ -87,7 +87,7 @@ TEST_CASE("a buffer is not released while it is borrowed", "[buffer][released_bu
 
         auto const error = thrown<cuota::misuse>([&] { (void)some.release({"train.cpp", 6}); });
 
-        CHECK(support::has(error.what(), "released while it is still borrowed since train.cpp:5"));
+        CHECK(support::has(error.what(), "cannot be released while it is leased since train.cpp:5"));
         CHECK(support::has(error.what(), "train.cpp:6"));
         CHECK(some.size() == count);
     }

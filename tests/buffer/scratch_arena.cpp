@@ -123,7 +123,8 @@ TEST_CASE("a thread that finds an arena full gets nothing, and the host hears wh
     auto const error = thrown<cuota::kernel_overflow>([&] { arena.check(on.s, {"walk.cpp", 9}); });
     CHECK(error.capacity() == 1024);
     CHECK(error.needed() == 6400);
-    CHECK(has(error.what(), R"("visited" has 1.0 KiB, and a kernel asked for 6.2 KiB (walk.cpp:9))"));
+    CHECK(has(error.what(),
+              R"(scratch_arena "visited": a kernel requested 6.2 KiB, capacity is 1.0 KiB (walk.cpp:9))"));
 
     scratch_arena enough{error.needed(), on.s, on.pool};
     CHECK(given(on.take(enough, 100, 64)) == 100);
@@ -147,7 +148,7 @@ TEST_CASE("each part of an arena is as large, and full for itself", "[buffer][sc
     auto const error = thrown<cuota::kernel_overflow>([&] { arena.check(on.s); });
     CHECK(error.capacity() == 256);
     CHECK(error.needed() == 384);
-    CHECK(has(error.what(), "a scratch_arena has 256 B for a part"));
+    CHECK(has(error.what(), ", capacity is 256 B per part"));
 }
 
 TEST_CASE("no request of a kernel is too large to be refused and counted", "[buffer][scratch_arena]") {

@@ -172,7 +172,7 @@ TEST_CASE("a submit that does not fit is misuse, and the slot is back in the rin
     auto const error = thrown<cuota::misuse>([&] {
         (void)ring.acquire().submit(stream, large.write(stream), 101, {"loader.cpp", 5});
     });
-    CHECK(has(error.what(), "101 B from a slot of 100 B to a target of 200 B (loader.cpp:5)"));
+    CHECK(has(error.what(), "cannot copy 101 B from a slot of 100 B to a target of 200 B (loader.cpp:5)"));
     CHECK(ring.try_acquire());
     CHECK_THROWS_AS(ring.acquire().submit(stream, small.write(stream), 51), cuota::misuse);
     CHECK(ring.try_acquire());

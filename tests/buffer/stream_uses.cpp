@@ -51,8 +51,9 @@ TEST_CASE("any number of uses at home may be open, and end in any order", "[buff
     for (unsigned i = 0; i != count; ++i) numbers.push_back(on.begin(false, i + 1));
 
     while (!numbers.empty()) {
-        CHECK(has(on.open(),
-                  "borrowed to write on one stream while it is borrowed to read on another since at.cpp:"));
+        CHECK(has(
+            on.open(),
+            "write requested here, but the buffer is leased for reading on another stream since at.cpp:"));
         auto const which = backwards ? numbers.end() - 1 : numbers.begin();
         on.uses->end(*which, false);
         numbers.erase(which);
@@ -84,7 +85,7 @@ TEST_CASE("what is named is a use that is open, a writer first", "[buffer][strea
     auto const a = on.begin(false, 11);
     auto const b = on.begin(true, 22);
     auto const c = on.begin(false, 33);
-    CHECK(has(on.open(), "borrowed to write on another since at.cpp:22"));
+    CHECK(has(on.open(), "leased for writing on another stream since at.cpp:22"));
     on.uses->end(b, true);
     CHECK(has(on.open(), "since at.cpp:11"));
     on.uses->end(a, false);
@@ -156,7 +157,7 @@ TEST_CASE("uses that end after their buffer are of no account, and the last one 
     auto const at_home = on.begin(true, 7);
     auto const again = on.begin(false, 8);
     on.uses.reset();
-    CHECK(has(errors.take().at(0), "ended while it is still borrowed (at.cpp:7)"));
+    CHECK(has(errors.take().at(0), "buffer destroyed while it is leased (at.cpp:7)"));
     left.end(at_home, true);
     left.end(again, false);  // AddressSanitizer detects an early free and a leak
     CHECK(errors.take().empty());

@@ -40,7 +40,7 @@ TEST_CASE("a negative count is refused with the number and the line of the call"
     unsigned const line = __LINE__ + 1;
     auto const error = thrown<cuota::misuse>([&] { (void)taken(negative); });
 
-    CHECK(has(error.what(), "a count of -3 elements"));
+    CHECK(has(error.what(), "element count is negative: -3"));
     CHECK(error.where().line == line);
     CHECK_THROWS_AS(taken(std::numeric_limits<std::int64_t>::min()), cuota::misuse);
     CHECK_THROWS_AS(taken(static_cast<std::int8_t>(-1)), cuota::misuse);

@@ -119,8 +119,8 @@ TEST_CASE("a refusal is told with no host memory left, and in full when there is
     r.budgets = {{"a budget whose name does not fit into a string object", 1_MiB, 0, 0}};
     for (bool const is_budget : {false, true}) {
         char const* const in_need =
-            is_budget ? "cuota::budget_exceeded: out of memory, and out of host memory for the details"
-                      : "cuota::out_of_memory: out of memory, and out of host memory for the details";
+            is_budget ? "cuota::budget_exceeded: out of memory; the details do not fit in host memory"
+                      : "cuota::out_of_memory: out of memory; the details do not fit in host memory";
         bool told = false;
         std::size_t allowed = 0;
         for (; !told; ++allowed) {

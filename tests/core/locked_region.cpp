@@ -131,7 +131,7 @@ TEST_CASE("without host memory the number of errors is reported, and the text of
     }
     std::vector<std::string> const told = errors.take();
     REQUIRE(told.size() == 1);
-    CHECK(support::has(told[0], "the first error (2 errors"));
+    CHECK(support::has(told[0], "the first error (the first of 2 errors"));
 }
 
 TEST_CASE("a call of the program's code under a lock ends a checked program", "[core][locked_region]") {

@@ -24,9 +24,9 @@ TEST_CASE("what is outside a view is said with what the view has", "[core][out_o
     CHECK(bounds_text({part::submatrix, {1, 2, 3, 4}, {3, 4}}, "elements") ==
           "3 x 4 elements from (1, 2) are outside a device_matrix of 3 x 4 elements");
     CHECK(bounds_text({part::matrix, {3, 4, 4}, {10}}, "floats") ==
-          "3 x 4 elements do not make a matrix of a device_span of 10 floats");
+          "a device_matrix of 3 x 4 elements does not fit in a device_span of 10 floats");
     CHECK(bounds_text({part::matrix, {3, 4, 5}, {10}}, "floats") ==
-          "3 x 4 elements at a pitch of 5 do not make a matrix of a device_span of 10 floats");
+          "a device_matrix of 3 x 4 elements at a pitch of 5 does not fit in a device_span of 10 floats");
 }
 
 TEST_CASE("the largest numbers are said in full", "[core][out_of_bounds]") {

@@ -72,7 +72,7 @@ TEST_CASE("a child locks no object of its parent, and its own as ever", "[core][
               try {
                   detail::region_lock const lock{of_parent};
               } catch (cuota::misuse const& e) {
-                  is_refused = std::string{e.what()}.find("this process was forked") != std::string::npos;
+                  is_refused = std::string{e.what()}.find("after fork()") != std::string::npos;
               }
               EXPECT_IN_CHILD(is_refused);
               EXPECT_IN_CHILD(!detail::locked_region::is_here());

@@ -27,7 +27,8 @@ TEST_CASE("survivors of several sizes are added up, and of no name or place said
     alive.add({}, {}, 100);
     CHECK(alive.text() == "1 allocation is still alive: untagged 100 B");
     alive.add({}, {}, 200, 2);
-    CHECK(alive.text() == "2 allocations are still alive: untagged 300 B in 2 (oldest 2 steps ago)");
+    CHECK(alive.text() ==
+          "2 allocations are still alive: untagged 300 B in 2 allocations (oldest 2 steps ago)");
 }
 
 TEST_CASE("of many groups of survivors the largest are named, and the rest counted", "[core][survivors]") {
@@ -35,5 +36,5 @@ TEST_CASE("of many groups of survivors the largest are named, and the rest count
     for (unsigned line = 1; line != 8; ++line) alive.add("x", {"a.cpp", line}, line * 100);
     CHECK(alive.text() ==
           "7 allocations are still alive: x 700 B (a.cpp:7), x 600 B (a.cpp:6), x 500 B (a.cpp:5), "
-          "x 400 B (a.cpp:4), and 3 more of 600 B");
+          "x 400 B (a.cpp:4), and 3 more (600 B)");
 }

@@ -312,7 +312,7 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
             auto const to = there.write(s);
             cuota::staging_ring small{1, 32};
             CHECK(has(thrown<cuota::misuse>([&] { (void)small.acquire().submit(s, to.span(), 33); }).what(),
-                      "a copy of 33 B from a slot of 32 B to a target of 64 B"));
+                      "cannot copy 33 B from a slot of 32 B to a target of 64 B"));
             cuota::staging_ring large{1, 128};
             CHECK_THROWS_AS(large.acquire().submit(s, to.span(), 65), cuota::misuse);
             CHECK(large.try_acquire());  // the slot is free again

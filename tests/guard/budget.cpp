@@ -145,8 +145,8 @@ TEST_CASE("a budget that ends with bytes charged to it is reported, and its pare
         layer.refund(30);
     }
     REQUIRE(errors.take() == std::vector<std::string>{
-                                 "cuota::misuse: budget layer ended while 20 B were charged to it and not "
-                                 "refunded; gpu keeps them charged"});
+                                 "cuota::misuse: budget layer destroyed with 20 B still charged; they remain "
+                                 "charged to its parent gpu"});
     REQUIRE(root.held() == 20);
     {
         cuota::reservation const r = root.reserve(60, "loader");
@@ -168,8 +168,7 @@ TEST_CASE("refunding more than is held is reported, and changes nothing", "[guar
     b.refund(31);
     auto const told = errors.take();
     REQUIRE(told.size() == 1);
-    REQUIRE(told[0] == "cuota::misuse: budget model: refund of 31 B when only 30 B of charges are left to "
-                       "refund (budget.cpp:" +
+    REQUIRE(told[0] == "cuota::misuse: budget model: cannot refund 31 B: only 30 B are charged (budget.cpp:" +
                            std::to_string(line) + ")");
     REQUIRE(b.held() == 30);
     REQUIRE(root.held() == 30);

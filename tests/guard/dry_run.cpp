@@ -95,7 +95,7 @@ TEST_CASE("addresses come to an end with a refusal", "[guard][dry_run]") {
         CHECK(taken == 31);  // 32 PiB minus a remainder
         CHECK(refused.facts().request.where.line == 5);
         CHECK(refused.facts().asked == std::size_t{1} << 50);
-        CHECK(support::has(refused.facts().cause, "a dry run has addresses for 32.0 PiB"));
+        CHECK(support::has(refused.facts().cause, "dry_run: the address range has 32.0 PiB"));
         std::size_t const rest = refused.facts().would_fit;
         CHECK_THROWS_AS(memory.allocate_sync(rest + 1), cuota::out_of_memory);
         void* const last = memory.allocate_sync(rest);

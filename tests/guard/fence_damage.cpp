@@ -21,9 +21,9 @@ TEST_CASE("damage reads as a line: which block, how much, where from, and what s
     fence_damage const behind{"weights", {"src/train.cpp", 10}, nullptr, 400, 400,
                               4,         {1, 0, 0x80, 0x3f},    false};
     CHECK(behind.text() ==
-          "weights 400 B (train.cpp:10): 4 bytes written behind its end, from offset 400: 01 00 80 3f");
+          "weights 400 B (train.cpp:10): 4 bytes written past its end, from offset 400: 01 00 80 3f");
     fence_damage const in_front{{}, {}, nullptr, 400, -8, 1, {0xff}, true};
-    CHECK(in_front.text() == "untagged 400 B: 1 byte written in front of its begin, from offset -8: ff "
+    CHECK(in_front.text() == "untagged 400 B: 1 byte written before its beginning, from offset -8: ff "
                              "(found when it was freed)");
 }
 
@@ -31,7 +31,7 @@ TEST_CASE("fence_broken names some blocks, and has them all", "[guard][fence_dam
     std::vector<fence_damage> const many(7, fence_damage{"ids", {}, nullptr, 8, 8, 1, {0}, false});
     fence_broken const error{"fenced memory x", many, {"a.cpp", 3}};
     std::string const text = error.what();
-    CHECK(support::has(text, "cuota::misuse: fenced memory x: ids 8 B: 1 byte written behind its end, from "
+    CHECK(support::has(text, "cuota::misuse: fenced memory x: ids 8 B: 1 byte written past its end, from "
                              "offset 8: 00; ids 8 B"));
     CHECK(support::has(text, "; and 3 more blocks (a.cpp:3)"));
     CHECK(error.damage().size() == 7);

@@ -119,7 +119,7 @@ TEST_CASE("a write behind a block is found by a look, with its offset and its by
     CHECK(d.found[0] == support::pattern_byte(2, 0));
     CHECK(d.found[3] == support::pattern_byte(5, 0));
     CHECK(support::has(broken.what(),
-                       "fenced memory debug: weights 1001 B (train.cpp:7): 4 bytes written behind its "
+                       "fenced memory debug: weights 1001 B (train.cpp:7): 4 bytes written past its "
                        "end, from offset 1001: "));
     CHECK_NOTHROW(memory.verify(s, other));
     CHECK_THROWS_AS(memory.verify(s, p), fence_broken);
@@ -167,8 +167,8 @@ TEST_CASE("what a release finds is reported by the next allocation", "[guard][fe
     memory.deallocate(s, memory.allocate(s, 8), 8);
     auto const told = errors.take();
     REQUIRE(told.size() == 1);
-    CHECK(support::has(told[0],
-                       "weights 100 B (train.cpp:4): 1 byte written behind its end, from offset 100: "));
+    CHECK(
+        support::has(told[0], "weights 100 B (train.cpp:4): 1 byte written past its end, from offset 100: "));
     CHECK(support::has(told[0], "(found when it was freed)"));
     CHECK_NOTHROW(memory.verify(s));
 }
@@ -269,7 +269,7 @@ TEST_CASE("a wrong size, a second release and a foreign pointer change nothing i
     REQUIRE(told.size() == 3);
     CHECK(support::has(told[0],
                        "fenced memory x: deallocate with the wrong size: 99 bytes, allocated 100: weights"));
-    CHECK(support::has(told[1], "8 bytes inside of weights"));
+    CHECK(support::has(told[1], "8 bytes inside weights"));
     CHECK(support::has(told[2], "double free: weights"));
     CHECK_THROWS_AS(memory.verify(cudaStreamPerThread, p), cuota::misuse);
     CHECK_NOTHROW(memory.verify(cudaStreamPerThread, nullptr));
@@ -283,7 +283,7 @@ TEST_CASE("fenced names what is alive when it is closed, and what its end leaves
     void* const p = memory.allocate_sync(100, 256, as("weights"));
     auto const alive = support::thrown<cuota::misuse>([&] { memory.close(s); });
     CHECK(support::has(alive.what(),
-                       "fenced memory x was closed while 1 allocation is still alive: weights 100 B"));
+                       "fenced memory x: cannot close while 1 allocation is still alive: weights 100 B"));
     memory.deallocate_sync(p, 100);
     memory.close(s);
     CHECK_THROWS_AS(memory.allocate_sync(1), cuota::misuse);

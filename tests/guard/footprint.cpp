@@ -475,7 +475,7 @@ TEST_CASE("what is not one batch is told apart", "[guard][footprint]") {
     batch_fit const any = footprint{}.add<char>("w", 50).largest_batch_in(unlimited);
     CHECK(any.batch == unlimited);
     CHECK(any.is_any());
-    CHECK(any.text() == "any batch fits: 512 B of no limit");
+    CHECK(any.text() == "any batch fits: 512 B, no limit");
 
     batch_fit const most = footprint::with_granule(1).per_sample<char>("x", 1).largest_batch_in(unlimited);
     CHECK(most.batch == unlimited - 1);

@@ -103,12 +103,13 @@ TEST_CASE("what a cache throws is reported, and it gives nothing", "[guard][recl
     reclaimer const r{b, "broken", [](std::size_t wanted) { return wanted; },
                       [](std::size_t) -> std::size_t { throw std::runtime_error{"no"}; }};
     REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
-    REQUIRE(errors.take() == std::vector<std::string>{"reclaimer broken: give threw: no"});
+    REQUIRE(errors.take() == std::vector<std::string>{"reclaimer broken: give() threw: no"});
     reclaimer const odd{b, "odd", [](std::size_t wanted) { return wanted; },
                         [](std::size_t) -> std::size_t { throw 1; }, 1};
     REQUIRE_THROWS_AS(b.charge(50), cuota::budget_exceeded);
-    REQUIRE(errors.take() == std::vector<std::string>{"reclaimer odd: give threw what is no std::exception",
-                                                      "reclaimer broken: give threw: no"});
+    REQUIRE(errors.take() ==
+            std::vector<std::string>{"reclaimer odd: give() threw an exception that is not a std::exception",
+                                     "reclaimer broken: give() threw: no"});
     b.refund(60);
 }
 

@@ -160,9 +160,10 @@ TEST_CASE("a step that leaves something behind is reported by name", "[guard][tr
         memory.deallocate_sync(memory.allocate_sync(100, 256, as("batch")), 100);
         left = memory.allocate_sync(300, 256, as("loss", 9));
     }
-    CHECK(errors.take() ==
-          texts{"cuota::misuse: step of tracked memory trainer ended while 1 allocation is still "
-                "alive: loss 300 B (train.cpp:9) (loop.cpp:3)"});
+    CHECK(
+        errors.take() ==
+        texts{"cuota::misuse: step of tracked memory trainer ended with more memory in use: 1 allocation is "
+              "still alive: loss 300 B (train.cpp:9) (loop.cpp:3)"});
     auto const check = memory.expect_no_growth();
     memory.deallocate_sync(left, 300);
     memory.deallocate_sync(weights, 1000);
@@ -206,7 +207,8 @@ TEST_CASE("a check that is closed throws, and says nothing at its end", "[guard]
         inner.close();
         left = memory.allocate_sync(300, 256, as("loss", 9));
         auto const grew = support::thrown<cuota::misuse>([&] { check.close(); });
-        CHECK(support::has(grew.what(), "a step of tracked memory trainer ended while 1 allocation is"));
+        CHECK(support::has(
+            grew.what(), "a step of tracked memory trainer ended with more memory in use: 1 allocation is"));
         CHECK(grew.where().line != 0);
     }
     CHECK(errors.count() == 0);
@@ -223,7 +225,7 @@ TEST_CASE("a wrong size, a second release and a foreign pointer name the block, 
     CHECK(errors.take() ==
           texts{"cuota::misuse: tracked memory x: deallocate with the wrong size: 99 bytes, allocated 100: "
                 "weights 100 B (train.cpp:4)",
-                "cuota::misuse: tracked memory x: deallocate of a pointer that is 8 bytes inside of "
+                "cuota::misuse: tracked memory x: deallocate of an interior pointer, 8 bytes inside "
                 "weights 100 B (train.cpp:4)"});
     CHECK(memory.live().bytes == 100);
     memory.deallocate_sync(p, 100);
@@ -273,7 +275,8 @@ TEST_CASE("tracked names what is alive when it is closed, and serves nobody afte
     tracked memory{addresses_only{}, "trainer"};
     void* const p = memory.allocate_sync(100, 256, as("weights"));
     auto const alive = support::thrown<cuota::misuse>([&] { memory.close(); });
-    CHECK(support::has(alive.what(), "tracked memory trainer was closed while 1 allocation is still alive"));
+    CHECK(
+        support::has(alive.what(), "tracked memory trainer: cannot close while 1 allocation is still alive"));
     memory.deallocate_sync(memory.allocate_sync(1), 1);
     memory.deallocate_sync(p, 100);
     memory.close();
@@ -290,7 +293,7 @@ TEST_CASE("what is alive when the last copy is gone is reported", "[guard][track
     CHECK(errors.count() == 0);
     copy.reset();
     CHECK(errors.take() ==
-          texts{"cuota::misuse: tracked memory trainer ended while 1 allocation is still alive: "
+          texts{"cuota::misuse: tracked memory trainer destroyed while 1 allocation is still alive: "
                 "weights 100 B (train.cpp:3)"});
 }
 
@@ -347,10 +350,10 @@ TEST_CASE("what is alive at the end of the program is reported, also of what nob
     INFO(text);
     CHECK(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 0);
-    CHECK(support::has(
-        text, "tracked memory forgotten was left at the end of the program while 1 allocation is still "
-              "alive: weights 100 B (train.cpp:3)\n"));
-    CHECK(support::has(text, "tracked memory static ended while 1 allocation is still alive: ids 4 200 B "
+    CHECK(support::has(text,
+                       "tracked memory forgotten: not destroyed at program exit while 1 allocation is still "
+                       "alive: weights 100 B (train.cpp:3)\n"));
+    CHECK(support::has(text, "tracked memory static destroyed while 1 allocation is still alive: ids 4 200 B "
                              "(train.cpp:5)\n"));
     CHECK(!support::has(text, "empty"));
 }

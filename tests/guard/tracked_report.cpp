@@ -59,6 +59,6 @@ TEST_CASE("a long report says how much it leaves out", "[guard][tracked_report]"
     CHECK(support::has(text, "\n  and 24 more blocks"));
     cuota::tracked_diff const changed{report_of(many, tracked_order::oldest), {}};
     CHECK(!changed.is_empty());
-    CHECK(support::has(changed.text(), "taken and still there: 40 blocks"));
+    CHECK(support::has(changed.text(), "allocated since: 40 blocks"));
     CHECK(support::has(changed.text(), "\ngone: 0 blocks of 0 B"));
 }

@@ -72,8 +72,9 @@ TEST_CASE("a tracker names the block that a mistake is about", "[guard][tracker]
     CHECK(what(heap, 1001) ==
           "cuota::misuse: memory x: deallocate with the wrong size: 1'001 bytes, allocated 1'000: "
           "weights 1000 B (a.cpp:1)");
-    CHECK(what(heap + 16, 1000) == "cuota::misuse: memory x: deallocate of a pointer that is 16 bytes inside "
-                                   "of weights 1000 B (a.cpp:1)");
+    CHECK(what(heap + 16, 1000) ==
+          "cuota::misuse: memory x: deallocate of an interior pointer, 16 bytes inside "
+          "weights 1000 B (a.cpp:1)");
     CHECK(support::has(what(heap + 1000, 1), "deallocate of an unknown pointer, 1 byte"));
     CHECK(count_of(t) == 1);
     (void)t.take_out(heap, 1000);
@@ -117,7 +118,7 @@ TEST_CASE("a tracker that is closed takes nothing more, and is not closed while 
     track(t, heap, 64, "weights");
     auto const alive = support::thrown<misuse>([&] { t.close({"b.cpp", 2}); });
     CHECK(std::string{alive.what()} ==
-          "cuota::misuse: memory x was closed while 1 allocation is still alive: "
+          "cuota::misuse: memory x: cannot close while 1 allocation is still alive: "
           "weights 64 B (a.cpp:1) (b.cpp:2)");
     track(t, heap + 1, 1);
     (void)t.take_out(heap + 1, 1);
@@ -135,7 +136,7 @@ TEST_CASE("a tracker reports at its end what is alive", "[guard][tracker]") {
     track(*t, heap, 64, "weights");
     t.reset();
     CHECK(errors.take() ==
-          std::vector<std::string>{"cuota::misuse: memory x ended while 1 allocation is still "
+          std::vector<std::string>{"cuota::misuse: memory x destroyed while 1 allocation is still "
                                    "alive: weights 64 B (a.cpp:1)"});
 }
 

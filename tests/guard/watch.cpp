@@ -251,38 +251,37 @@ TEST_CASE("thresholds that are none are misuse that names them", "[guard][watch]
                            }).what()};
     };
     double const nan = std::numeric_limits<double>::quiet_NaN();
-    REQUIRE(refused({}, 1) == "cuota::misuse: watch of budget b: no threshold");
-    REQUIRE(refused({0}, 1) ==
-            "cuota::misuse: watch of budget b: a threshold of 0 bytes is none: 1 is the least");
-    REQUIRE(refused({0.0}, 0.1) == "cuota::misuse: watch of budget b: a threshold of 0 is no share of "
-                                   "a limit: above 0, at most 1");
-    REQUIRE(support::has(refused({nan}, 0.1), "a threshold of nan is no share"));
-    REQUIRE(support::has(refused({0.5, nan}, 0.1), "a threshold of nan is no share"));
-    REQUIRE(support::has(refused({0.5, 1.5}, 0.1), "a threshold of 1.5 is no share"));
-    REQUIRE(support::has(refused({-0.5}, 0.1), "a threshold of -0.5 is no share"));
-    REQUIRE(support::has(refused({50, 40}, 1), "40 bytes after one of 50 bytes: they must ascend"));
-    REQUIRE(support::has(refused({50, 50}, 1), "50 bytes after one of 50 bytes: they must ascend"));
-    REQUIRE(support::has(refused({0.5, 0.5}, 0.1), "they must ascend"));
+    REQUIRE(refused({}, 1) ==
+            "cuota::misuse: watch of budget b: no threshold; pass one, or set time_to_limit");
+    REQUIRE(refused({0}, 1) == "cuota::misuse: watch of budget b: threshold 0 bytes: must be at least 1");
+    REQUIRE(refused({0.0}, 0.1) == "cuota::misuse: watch of budget b: threshold 0 is out of range (0, 1]");
+    REQUIRE(support::has(refused({nan}, 0.1), "threshold nan is out of range"));
+    REQUIRE(support::has(refused({0.5, nan}, 0.1), "threshold nan is out of range"));
+    REQUIRE(support::has(refused({0.5, 1.5}, 0.1), "threshold 1.5 is out of range"));
+    REQUIRE(support::has(refused({-0.5}, 0.1), "threshold -0.5 is out of range"));
+    REQUIRE(support::has(refused({50, 40}, 1), "40 bytes after 50 bytes: thresholds must ascend"));
+    REQUIRE(support::has(refused({50, 50}, 1), "50 bytes after 50 bytes: thresholds must ascend"));
+    REQUIRE(support::has(refused({0.5, 0.5}, 0.1), "thresholds must ascend"));
     REQUIRE(support::has(refused({0.5, 80}, 0.1), "80 bytes beside 0.5"));
-    REQUIRE(support::has(refused({50}, 0.1), "a hysteresis of 0.1 beside 50 bytes"));
-    REQUIRE(support::has(refused({50}, 0), "a hysteresis of 0 bytes is none"));
-    REQUIRE(support::has(refused({0.5}, nan), "a hysteresis of nan is no share"));
-    REQUIRE(support::has(refused({50, 60}, 51), "a hysteresis of 51 bytes is more than the threshold of 50"));
+    REQUIRE(support::has(refused({50}, 0.1), "hysteresis 0.1 beside 50 bytes"));
+    REQUIRE(support::has(refused({50}, 0), "hysteresis 0 bytes: must be"));
+    REQUIRE(support::has(refused({0.5}, nan), "hysteresis nan is out of range"));
+    REQUIRE(support::has(refused({50, 60}, 51), "hysteresis 51 bytes exceeds threshold 50"));
     REQUIRE(support::has(thrown<cuota::misuse>([] { (void)watch_level{-5}; }).what(), "-5"));
 
     watch_options options;
     options.half_life = 0s;
-    REQUIRE(support::has(refused({50}, 1, options), "half-life"));
+    REQUIRE(support::has(refused({50}, 1, options), "half_life must be positive"));
     options = {};
     options.clock = nullptr;
-    REQUIRE(support::has(refused({50}, 1, options), "no clock"));
+    REQUIRE(support::has(refused({50}, 1, options), "clock is empty"));
     options = {};
     options.time_to_limit = 0s;
-    REQUIRE(support::has(refused({}, 1, options), "a time to the limit that is not above 0"));
+    REQUIRE(support::has(refused({}, 1, options), "time_to_limit must be positive"));
     REQUIRE(support::has(thrown<cuota::misuse>([&] {
                              (void)watch{b, {50}, 1, nullptr};
                          }).what(),
-                         "no callback"));
+                         "callback is empty"));
 
     REQUIRE_NOTHROW(watch{b, {50}, 50, nothing});
     REQUIRE_NOTHROW(watch{b, {1.0}, 1.0, nothing});
@@ -293,13 +292,13 @@ TEST_CASE("shares of no limit are misuse", "[guard][watch]") {
     REQUIRE(support::has(thrown<cuota::misuse>([&] {
                              (void)watch{b, {0.5}, 0.1, nothing};
                          }).what(),
-                         "a threshold of 0.5 is a share of a limit, and there is none"));
+                         "threshold 0.5 is relative, but the budget has no limit"));
     watch_options options;
     options.time_to_limit = 1s;
     REQUIRE(support::has(thrown<cuota::misuse>([&] {
                              (void)watch{b, {50}, 1, nothing, options};
                          }).what(),
-                         "a time to the limit, and there is none"));
+                         "time_to_limit requires a budget with a limit"));
 }
 
 TEST_CASE("a watch sees charges at every depth below, and reservations when they are made",

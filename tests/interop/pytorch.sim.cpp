@@ -244,19 +244,18 @@ TEST_CASE("in a child memory for PyTorch ends, and requests are refused, whateve
     int requests = 0;
     for (int i = 0; i != 20; ++i) {
         ends += support::status_of_ends_in_child([&] { memory.reset(); }) != 0;
-        requests +=
-            support::status_of_requests_in_child([&](support::requests_in_child& ask) {
-                auto const is_told = [&] { return has(memory->last_failure(), "process was forked"); };
-                ask.refuses("allocate", [&] { (void)memory->allocate(1_MiB, 0, s.get()); });
-                ask.reports("try_allocate", [&] { (void)memory->try_allocate(1_MiB, 0, s.get()); });
-                ask.expect("try_allocate is remembered", is_told());
-                ask.reports("record_stream", [&] { memory->record_stream(part->get(), s.get()); });
-                ask.refuses("record", [&] { memory->record(); });
-                ask.refuses("set_limit", [&] { memory->set_limit(0, 1_MiB); });
-                ask.refuses("summary_text", [&] { (void)memory->summary_text(); });
-                ask.reports("stats", [&] { (void)memory->stats(0); });
-                memory->configure("1MiB");
-            }) != 0;
+        requests += support::status_of_requests_in_child([&](support::requests_in_child& ask) {
+                        auto const is_told = [&] { return has(memory->last_failure(), "after fork()"); };
+                        ask.refuses("allocate", [&] { (void)memory->allocate(1_MiB, 0, s.get()); });
+                        ask.reports("try_allocate", [&] { (void)memory->try_allocate(1_MiB, 0, s.get()); });
+                        ask.expect("try_allocate is remembered", is_told());
+                        ask.reports("record_stream", [&] { memory->record_stream(part->get(), s.get()); });
+                        ask.refuses("record", [&] { memory->record(); });
+                        ask.refuses("set_limit", [&] { memory->set_limit(0, 1_MiB); });
+                        ask.refuses("summary_text", [&] { (void)memory->summary_text(); });
+                        ask.reports("stats", [&] { (void)memory->stats(0); });
+                        memory->configure("1MiB");
+                    }) != 0;
     }
     stop = true;
     for (std::thread& t : threads) t.join();

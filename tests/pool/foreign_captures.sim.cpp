@@ -302,9 +302,10 @@ TEST_CASE("what a step or a frame would reuse is refused on a stream that others
     step(on.captured);
     auto frame = on.pool.frame();
     foreign_capture capture{on.captured};
-    CHECK(has(support::thrown<cuota::misuse>([&] { step(on.captured); }).what(), "others capture"));
+    CHECK(has(support::thrown<cuota::misuse>([&] { step(on.captured); }).what(),
+              "captured outside cuota::capture"));
     CHECK(has(support::thrown<cuota::misuse>([&] { (void)frame.allocate(on.captured.ref(), 64); }).what(),
-              "others capture"));
+              "captured outside cuota::capture"));
     CHECK(capture.is_intact());
     (void)capture.end();
     step(on.captured);

@@ -140,7 +140,7 @@ TEST_CASE("in a child requests of what its parent made are misuse that says so",
             int const status = support::status_of_child([&] {
                 static std::atomic<int> reports = 0;
                 cuota::set_error_sink([](std::exception const& e) {
-                    reports += std::string{e.what()}.find("forked") != std::string::npos;
+                    reports += std::string{e.what()}.find("fork()") != std::string::npos;
                 });
                 int wrong = 0;
                 auto const refuse = [&](auto f) { wrong += !support::is_refused_in_child(f); };

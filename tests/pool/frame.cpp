@@ -153,8 +153,9 @@ TEST_CASE("a buffer that outlives its frame is reported, and keeps its memory", 
     }
     auto texts = errors.take();
     REQUIRE(texts.size() == 1);
-    CHECK(has(texts[0], "a frame of pool main ended while 1 allocation is still alive: activations 97.7 KiB "
-                        "(frame.cpp:"));
+    CHECK(has(texts[0],
+              "frame of pool main destroyed while 1 allocation is still alive: activations 97.7 KiB "
+              "(frame.cpp:"));
     CHECK(has(texts[0], "(train.cpp:20)"));
 
     CHECK(pool.stats().live_blocks == 1);
@@ -171,7 +172,7 @@ TEST_CASE("a buffer that outlives its frame is reported, and keeps its memory", 
     CHECK(has(thrown<cuota::misuse>([&] {
                   (void)memory.allocate(s, 1, 256, {{}, {"late.cpp", 3}});
               }).what(),
-              "after its end (late.cpp:3)"));
+              "allocation after its destruction (late.cpp:3)"));
     late.reset();
     CHECK(pool.stats().live_blocks == 0);
     CHECK(raw != nullptr);
@@ -207,7 +208,7 @@ TEST_CASE("releases in a frame that cannot be right are reported with both place
     };
 
     std::string text = report_of(p, 999);
-    CHECK(has(text, "a frame (train.cpp:20) of pool main: deallocate with the wrong size: 999 B of rows 1000 "
+    CHECK(has(text, "frame (train.cpp:20) of pool main: deallocate with the wrong size: 999 B of rows 1000 "
                     "B (train.cpp:21) "
                     "(train.cpp:30)"));
     int on_host = 0;

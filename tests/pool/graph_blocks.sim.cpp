@@ -266,7 +266,7 @@ TEST_CASE("memory that no graph can have is refused before the capture is spoile
         CHECK(why_refused([&] { (void)driver.allocate(on.s, some); }).find("use a scoped_pool") !=
               std::string::npos);
         auto frame = on.pool.frame();
-        CHECK(why_refused([&] { (void)frame.allocate(on.s, some); }).find("ask its pool") !=
+        CHECK(why_refused([&] { (void)frame.allocate(on.s, some); }).find("allocate from its pool") !=
               std::string::npos);
         frame.deallocate(on.other, frame.allocate(on.other, some), some);
     });
@@ -284,10 +284,10 @@ TEST_CASE(
     void* const q = plain.allocate(on.s, some);
     CHECK(why_refused([&] {
               (void)cuota::capture(on.s, [&] { driver.deallocate(on.s, p, some); });
-          }).find("taken in for a graph") != std::string::npos);
+          }).find("cannot wait for captured work") != std::string::npos);
     CHECK(why_refused([&] {
               (void)cuota::capture(on.s, [&] { plain.deallocate(on.s, q, some); });
-          }).find("taken in for a graph") != std::string::npos);
+          }).find("cannot wait for captured work") != std::string::npos);
     CHECK(simulator::misuse_reports().empty());
 }
 
@@ -304,7 +304,7 @@ TEST_CASE("a pool that ends before a graph that uses it says so, and its memory 
     pool.reset();
     auto const errors = machine.errors.take();
     REQUIRE(errors.size() == 1);
-    CHECK(errors[0].find("ended while") != std::string::npos);
+    CHECK(errors[0].find("destroyed while") != std::string::npos);
     graph.launch(s);
     s.synchronize();
     CHECK(simulator::misuse_reports().empty());

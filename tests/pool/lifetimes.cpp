@@ -41,8 +41,8 @@ TEST_CASE("lifetimes that make no sense are refused, and the row is named", "[po
     refused({{4, 4, 0}}, 1, "row 0: the lifetime [4, 4) of 0 B is empty");
     refused({{0, 1, 5}, {0, 1, 0}, {3, 4, cuota::unlimited - 4}}, 1, "row 2");
     refused({{0, 1, cuota::unlimited}}, 256, "row 0");
-    refused({{0, 1, 5}}, 0, "no power of two");
-    refused({{0, 1, 5}}, 24, "aligned to 24 B");
+    refused({{0, 1, 5}}, 0, "not a power of two");
+    refused({{0, 1, 5}}, 24, "an alignment of 24 B");
 }
 
 TEST_CASE("checked_sizes rounds up to the alignment", "[pool][lifetimes]") {

@@ -96,29 +96,29 @@ TEST_CASE("a bad plan is refused with its line and the reason", "[pool][plan_fil
     std::string const text = cuota::plan_text(step);
     std::string const hash = text.substr(text.find("hash="), 21);
     for (auto const& [changed, words] : std::vector<std::pair<std::string, std::vector<std::string>>>{
-             {"", {"line 0", "ends here"}},
-             {"id,lower,upper,size\n", {"line 1", "does not begin as a step plan does"}},
+             {"", {"line 0", "unexpected end of file"}},
+             {"id,lower,upper,size\n", {"line 1", "not a step plan"}},
              {with(text, "plan 1:", "plan 2:"), {"line 1", "version '2'"}},
-             {with(text, "requests=2", "requests=3"), {"2 requests", "says 3"}},
+             {with(text, "requests=2", "requests=3"), {"2 requests", "states 3"}},
              {with(text, "requests=2", "requests=-2"), {"line 1", "requests '-2'"}},
-             {with(text, "peak=768", "peak=512"), {"above the peak"}},
-             {with(text, "peak=768", "peak=1024"), {"peak is 768, not 1024"}},
-             {with(text, "lower_bound=768", "lower_bound=512"), {"lower_bound is 768, not 512"}},
-             {with(text, hash, "hash=0000000000000000"), {"the hash of the sequence is another"}},
+             {with(text, "peak=768", "peak=512"), {"the end exceeds the peak"}},
+             {with(text, "peak=768", "peak=1024"), {"peak is 1024, expected 768"}},
+             {with(text, "lower_bound=768", "lower_bound=512"), {"lower_bound is 512, expected 768"}},
+             {with(text, hash, "hash=0000000000000000"), {"the hash does not match"}},
              {with(text, hash, "hash=nonsense"), {"line 1", "hash 'nonsense'"}},
              {with(text, "peak", "top"), {"line 1", "peak is missing"}},
              {with(text, "id,lower", "id,from"), {"line 2", "the columns are not"}},
-             {with(text, "\n1,1,2", "\n2,1,2"), {"line 4", "id 2 where 1 comes next"}},
+             {with(text, "\n1,1,2", "\n2,1,2"), {"line 4", "id is 2, expected 1"}},
              {with(text, ",256,512", ""), {"line 4", "ends after upper"}},
              {with(text, "0,3,500", "0,0,500"), {"line 3", "[0, 0) of 500 B is empty or reversed"}},
-             {with(text, "1,2,256", "0,2,256"), {"line 4", "not above that of the request before"}},
-             {with(text, "500", "501"), {"the hash of the sequence is another"}},
-             {with(text, "500", "0"), {"line 3", "no bytes"}},
-             {with(text, "500", "18446744073709551615"), {"line 3", "add up"}},
+             {with(text, "1,2,256", "0,2,256"), {"line 4", "must be above that of the previous request"}},
+             {with(text, "500", "501"), {"the hash does not match"}},
+             {with(text, "500", "0"), {"line 3", "size is 0"}},
+             {with(text, "500", "18446744073709551615"), {"line 3", "the total size exceeds"}},
              {with(text, "500", "99999999999999999999"), {"line 3", "size '99999999999999999999'"}},
-             {with(text, "256,512", "256,511"), {"request 1 lies at no multiple of 256"}},
-             {with(text, "256,512", "256,0"), {"request 0 and request 1 lie on the same bytes"}},
-             {with(text, "256,512", "256,256"), {"lie on the same bytes"}},
+             {with(text, "256,512", "256,511"), {"request 1: the offset is not a multiple of 256"}},
+             {with(text, "256,512", "256,0"), {"request 0 and request 1 overlap"}},
+             {with(text, "256,512", "256,256"), {"overlap"}},
              {with(text, "256,512", "256,-1"), {"line 4", "offset '-1'"}},
          }) {
         INFO(changed);
@@ -134,11 +134,11 @@ TEST_CASE("a plan that cannot be written leaves what was there", "[pool][plan_fi
     cuota::detail::place_requests(step, {});
     auto const refused =
         thrown<cuota::data_error>([&] { cuota::save_plan(step, folder.path("no/folder.plan")); });
-    CHECK(has(refused.why(), "cannot be written: "));
+    CHECK(has(refused.why(), "cannot write: "));
     std::filesystem::create_directory(folder.path("taken"));
     REQUIRE_THROWS_AS(cuota::save_plan(step, folder.path("taken")), cuota::data_error);
     CHECK(std::filesystem::is_directory(folder.path("taken")));
     CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);
     for (std::string const& path : {folder.path("absent"), folder.path("taken")})
-        CHECK(has(thrown<cuota::data_error>([&] { (void)cuota::load_plan(path); }).why(), "cannot be "));
+        CHECK(has(thrown<cuota::data_error>([&] { (void)cuota::load_plan(path); }).why(), "cannot "));
 }

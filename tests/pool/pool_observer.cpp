@@ -199,7 +199,7 @@ TEST_CASE("pool_observer: a pool has one at a time", "[pool][pool_observer]") {
     cuota::scoped_pool pool{budget, {.name = "p"}};
     observed seen{pool};
     auto const refused = support::thrown<cuota::misuse>([&] { observed{pool}; });
-    REQUIRE(support::has(refused.what(), "pool p is recorded already"));
+    REQUIRE(support::has(refused.what(), "pool p: cannot record"));
     (void)seen.pool.observe_no_more();
     REQUIRE_FALSE(seen.pool.observe_no_more());
     observed{pool};

@@ -589,7 +589,7 @@ TEST_CASE("close names what is alive and the pool goes on", "[pool][scoped_pool]
     void* const q = pool.allocate(stream, 1_MiB);  // the pool still works
     std::string const two = thrown<cuota::misuse>([&] { pool.close(); }).what();
     CHECK(has(two, "2 allocations are still alive"));
-    CHECK(has(two, "; end them before their pool"));
+    CHECK(has(two, "; free them before their pool"));
     pool.deallocate(stream, p, 3'984'589);
     pool.deallocate(stream, q, 1_MiB);
     REQUIRE_NOTHROW(pool.close());
@@ -615,7 +615,7 @@ TEST_CASE("a long list of what is alive is grouped and cut, and says so", "[pool
 
     CHECK(has(text, "40 allocations are still alive: activations 20 x 256 B (scoped_pool.cpp:"));
     CHECK(has(text, ", part 19 1019 B ("));
-    CHECK(has(text, "and 17 more of 16.7 KiB"));
+    CHECK(has(text, "and 17 more (16.7 KiB)"));
     CHECK(text.size() < 400);
     blocks.give_back_all();
 }
@@ -635,8 +635,9 @@ TEST_CASE("memory outlives its pool until its last owner is gone", "[pool][scope
 
     auto const texts = errors.take();
     REQUIRE(texts.size() == 1);
-    CHECK(has(texts[0], "pool main ended while 1 allocation is still alive: weights 1.0 MiB (train.cpp:10); "
-                        "end it before its pool"));
+    CHECK(has(texts[0],
+              "pool main destroyed while 1 allocation is still alive: weights 1.0 MiB (train.cpp:10); "
+              "free it before its pool"));
     CHECK(budget.held() == 1_MiB);  // the idle segment was released
     support::write_words(stream, p, 1_MiB, 7);
     CHECK(support::all_are(support::words(stream, p, 1_MiB), 7));

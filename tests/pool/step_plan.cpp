@@ -340,7 +340,7 @@ TEST_CASE("step_plan serves the first step, too, when its requests are known", "
     auto const refused = [&](std::vector<cuota::lifetime> const& wrong) {
         return std::string{thrown<cuota::misuse>([&] { p.plan.expect(wrong); }).what()};
     };
-    CHECK(has(refused({{0, 3, 10}, {0, 2, 10}}), "request 1 of a step does not come after the one before"));
+    CHECK(has(refused({{0, 3, 10}, {0, 2, 10}}), "request 1 does not come after the previous one"));
     CHECK(has(refused({{0, 3, 10}, {4, 4, 10}}), "row 1: the lifetime"));
     {
         auto const scope = p.plan.begin();
@@ -356,7 +356,7 @@ TEST_CASE("step_plan refuses what makes no sense", "[pool][step_plan]") {
     auto const base = p.step({1000, 2000});
     {
         auto const scope = p.plan.begin();
-        CHECK(has(thrown<cuota::misuse>([&] { (void)p.plan.begin(); }).what(), "the end of its step"));
+        CHECK(has(thrown<cuota::misuse>([&] { (void)p.plan.begin(); }).what(), "while a step is open"));
         REQUIRE_THROWS_AS(p.plan.prepare(), cuota::misuse);
         REQUIRE_THROWS_AS(p.plan.load("nothing"), cuota::data_error);
         void* const q = p.take(1000);
@@ -396,7 +396,7 @@ TEST_CASE("step_plan: what is alive at its end is reported, stays valid, and goe
     plan.reset();
     auto const told = errors.take();
     REQUIRE(told.size() == 1);
-    CHECK(has(told[0], "a step_plan ended while 1 allocation is still alive: state 1000 B (train.cpp:9)"));
+    CHECK(has(told[0], "step_plan destroyed while 1 allocation is still alive: state 1000 B (train.cpp:9)"));
     REQUIRE_THROWS_AS(memory->allocate(stream, 10), cuota::misuse);
     cuota::rt::fill_bytes(p, 1, 1000, stream);
     CHECK(pool.stats().live_blocks == 1);

@@ -183,7 +183,7 @@ TEST_CASE("environment asks NVML for the driver's release, and says why there is
     CHECK(found.why_no_nvml.empty());
     fake_nvml.init_error = 18;
     CHECK(cuota::environment(cuota::nvml{}).why_no_nvml ==
-          "nvmlInit_v2 said Driver/library version mismatch");
+          "nvmlInit_v2 failed: Driver/library version mismatch");
     fake_nvml = {};
 }
 

@@ -51,7 +51,7 @@ TEST_CASE("other_programs_text finds a device by its place on the bus", "[report
           "other programs 1.0 MiB: process (4000000001) 1.0 MiB");
     fake_nvml.pci = "00000000:02:00.0";
     CHECK(other_programs_text(cuota::device{0}, cuota::nvml{}) ==
-          "other programs not known: nvmlDeviceGetHandleByPciBusId_v2 said Not Found");
+          "other programs not known: nvmlDeviceGetHandleByPciBusId_v2 failed: Not Found");
     CHECK_THROWS_AS(other_programs_text(cuota::device{99}, cuota::nvml{}), cuota::cuda_error);
     fake_nvml = {};
 }

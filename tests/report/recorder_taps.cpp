@@ -233,7 +233,7 @@ TEST_CASE("recorder: what two look on, the second is refused by name", "[report]
     cuota::scoped_pool pool{budget, {.name = "p"}};
     cuota::recorder const first{budget};
     auto const refused = support::thrown<cuota::misuse>([&] { cuota::recorder const second{budget}; });
-    REQUIRE(support::has(refused.what(), "pool p is recorded already"));
+    REQUIRE(support::has(refused.what(), "pool p: cannot record"));
     cuota::stream const stream;
     take_and_give(pool, stream);
     REQUIRE(story_of(first.read(), "p") == "safc");

@@ -96,8 +96,7 @@ TEST_CASE("an alignment is a power of two up to 256", "[resource]") {
         cuota::detail::check_alignment(3, {"weights", {"train.cpp", 3}});
     });
     REQUIRE(std::string{error.what()} ==
-            "cuota::misuse: an alignment of 3 cannot be honoured: it must be a power of two "
-            "up to 256 (train.cpp:3)");
+            "cuota::misuse: unsupported alignment 3: must be a power of two, at most 256 (train.cpp:3)");
 }
 
 TEST_CASE("what is given back to the driver is counted for good", "[resource]") {

@@ -208,22 +208,25 @@ TEST_CASE(
     cuota::stream_ref const ref{s};
     foreign_capture capture{s};
     CHECK(cuota::detail::foreign_capture_of(ref) != 0);
-    CHECK(why_refused([&] { ref.synchronize(); }).find("while it is captured") != std::string::npos);
-    CHECK(why_refused([&] { (void)ref.is_idle(); }).find("while it is captured") != std::string::npos);
-    CHECK(why_refused([&] { cuota::time_mark const mark{ref}; }).find("that others capture") !=
+    CHECK(why_refused([&] { ref.synchronize(); }).find("while the stream is being captured") !=
           std::string::npos);
-    CHECK(why_refused([&] { (void)rt::async_allocate(64, ref); }).find("that others capture") !=
+    CHECK(why_refused([&] { (void)ref.is_idle(); }).find("while the stream is being captured") !=
           std::string::npos);
-    CHECK(why_refused([&] { (void)cuota::capture(ref, [] {}); }).find("captured already") !=
+    CHECK(why_refused([&] { cuota::time_mark const mark{ref}; }).find("captured outside cuota::capture") !=
+          std::string::npos);
+    CHECK(why_refused([&] { (void)rt::async_allocate(64, ref); }).find("captured outside cuota::capture") !=
+          std::string::npos);
+    CHECK(why_refused([&] { (void)cuota::capture(ref, [] {}); }).find("already being captured") !=
           std::string::npos);
     CHECK_FALSE(rt::drain(ref));
     CHECK(machine.errors.take().size() == 1);
     cuota::event const inside{ref};
-    CHECK(why_refused([&] { inside.synchronize(); }).find("captured work") != std::string::npos);
-    CHECK(why_refused([&] { (void)inside.is_done(); }).find("captured work") != std::string::npos);
+    CHECK(why_refused([&] { inside.synchronize(); }).find("recorded during a capture") != std::string::npos);
+    CHECK(why_refused([&] { (void)inside.is_done(); }).find("recorded during a capture") !=
+          std::string::npos);
     CHECK_FALSE(rt::drain(inside));
     (void)capture.end();
-    CHECK(why_refused([&] { inside.synchronize(); }).find("captured work") != std::string::npos);
+    CHECK(why_refused([&] { inside.synchronize(); }).find("recorded during a capture") != std::string::npos);
     CHECK(cuota::detail::foreign_capture_of(ref) == 0);
     CHECK(simulator::misuse_reports().empty());
 }

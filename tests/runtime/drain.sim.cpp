@@ -78,7 +78,7 @@ TEST_CASE("refusals on a captured stream tell the library's own capture from a f
         CHECK_NOTHROW(rt::refuse_own_capture(s, "work", "wait"));
         for (auto* const refuse : {&rt::refuse_foreign_capture, &rt::refuse_captured}) {
             auto const error = thrown<cuota::misuse>([&] { refuse(s, "work", "wait", {"train.cpp", 7}); });
-            CHECK(has(error.what(), "work on a stream that others capture: wait"));
+            CHECK(has(error.what(), "work on a stream that is captured outside cuota::capture; wait"));
             CHECK(error.where().line == 7);
         }
         CHECK(capture.is_intact());
@@ -87,7 +87,7 @@ TEST_CASE("refusals on a captured stream tell the library's own capture from a f
     (void)cuota::capture(s.ref(), [&] {
         CHECK_NOTHROW(rt::refuse_foreign_capture(s, "work", "wait"));
         CHECK(has(thrown<cuota::misuse>([&] { rt::refuse_own_capture(s, "work", "wait"); }).what(),
-                  "work on a stream that is captured: wait"));
+                  "work on a stream that is being captured; wait"));
         CHECK_THROWS_AS(rt::refuse_captured(s, "work", "wait"), cuota::misuse);
         int unused = 0;
         cuota::for_each_index(s.ref(), 1, [at = &unused](std::size_t) { ++*at; });

@@ -156,7 +156,7 @@ TEST_CASE("a call of f that no graph can take in spoils the capture, and the err
                     } catch (cuota::cuda_error const&) {}
                 });
             }).what();
-        CHECK(why.find("the capture was spoiled by cudaMalloc at graph.sim.cpp:") != std::string::npos);
+        CHECK(why.find("the capture was invalidated by cudaMalloc at graph.sim.cpp:") != std::string::npos);
     }
     SECTION("when f does not look at it") {
         std::string const why = support::thrown<cuota::cuda_error>([&] {
@@ -183,33 +183,40 @@ TEST_CASE("what would spoil a capture is misuse before the call is made, and f m
     std::optional<cuota::event> inside;
     auto graph = cuota::capture(s, [&] {
         inside.emplace(s);
-        CHECK(why_refused([&] { s.synchronize(); }).find("waited for on the host while it is captured") !=
+        CHECK(why_refused([&] {
+                  s.synchronize();
+              }).find("stream::synchronize: not allowed while the stream is being captured") !=
               std::string::npos);
-        CHECK(why_refused([&] { (void)s.is_idle(); }).find("whether it is idle") != std::string::npos);
-        CHECK(why_refused([&] { s.wait(outside); }).find("outside of its capture") != std::string::npos);
-        CHECK(why_refused([&] { other.wait(*inside); }).find("name all streams") != std::string::npos);
-        CHECK(why_refused([&] { inside->synchronize(); }).find("captured work") != std::string::npos);
-        CHECK(why_refused([&] { (void)inside->is_done(); }).find("captured work") != std::string::npos);
-        CHECK(why_refused([&] { cuota::device::current().synchronize(); }).find("a device") !=
+        CHECK(why_refused([&] { (void)s.is_idle(); }).find("stream::is_idle: not allowed") !=
               std::string::npos);
-        CHECK(why_refused([&] { cuota::time_mark const now{s}; }).find("around the launches") !=
+        CHECK(why_refused([&] { s.wait(outside); }).find("recorded outside it") != std::string::npos);
+        CHECK(why_refused([&] { other.wait(*inside); }).find("pass all streams to capture") !=
               std::string::npos);
-        CHECK(why_refused([&] { (void)cuota::capture(other, [] {}); }).find("in another one") !=
+        CHECK(why_refused([&] { inside->synchronize(); }).find("recorded during a capture") !=
+              std::string::npos);
+        CHECK(why_refused([&] { (void)inside->is_done(); }).find("recorded during a capture") !=
+              std::string::npos);
+        CHECK(why_refused([&] { cuota::device::current().synchronize(); }).find("device::synchronize") !=
+              std::string::npos);
+        CHECK(why_refused([&] { cuota::time_mark const now{s}; }).find("before or after the launches") !=
+              std::string::npos);
+        CHECK(why_refused([&] { (void)cuota::capture(other, [] {}); }).find("within another capture") !=
               std::string::npos);
         outside.synchronize();
         CHECK(outside.is_done());
         other.synchronize();
         cuota::rt::device_free(cuota::rt::device_allocate(64));
         std::thread{[&] {
-            CHECK(why_refused([&] { s.synchronize(); }).find("while it is captured") != std::string::npos);
-            CHECK(why_refused([&] { cuota::device::current().synchronize(); }).find("a device") !=
+            CHECK(why_refused([&] { s.synchronize(); }).find("while the stream is being captured") !=
+                  std::string::npos);
+            CHECK(why_refused([&] { cuota::device::current().synchronize(); }).find("device::synchronize") !=
                   std::string::npos);
             cuota::rt::device_free(cuota::rt::device_allocate(64));
         }}.join();
         cuota::for_each_index(s, 1, support::add_one{x.at, x.at});
     });
-    CHECK(why_refused([&] { inside->synchronize(); }).find("captured work") != std::string::npos);
-    CHECK(why_refused([&] { s.wait(*inside); }).find("outside of its capture") != std::string::npos);
+    CHECK(why_refused([&] { inside->synchronize(); }).find("recorded during a capture") != std::string::npos);
+    CHECK(why_refused([&] { s.wait(*inside); }).find("cannot wait outside a capture") != std::string::npos);
     inside->record(s);
     inside->synchronize();
     graph.launch(s);
@@ -225,7 +232,8 @@ TEST_CASE("what cannot be captured is refused before anything is", "[runtime][gr
     auto const refused = [](auto const& streams) {
         return why_refused([&] { (void)cuota::capture(streams, [] {}); });
     };
-    CHECK(refused(std::span<cuota::stream_ref const>{}).find("no stream") != std::string::npos);
+    CHECK(refused(std::span<cuota::stream_ref const>{}).find("the list of streams is empty") !=
+          std::string::npos);
     CHECK(why_refused([&] { (void)cuota::capture({s, s}, [] {}); }).find("twice") != std::string::npos);
     CHECK(refused(cuota::stream_ref{cudaStreamLegacy}).find("legacy default stream") != std::string::npos);
     CHECK(refused(cuota::stream_ref{static_cast<cudaStream_t>(nullptr)}).find("legacy default stream") !=
@@ -233,9 +241,10 @@ TEST_CASE("what cannot be captured is refused before anything is", "[runtime][gr
     CHECK(begun.count() == 0);
 
     REQUIRE(cudaStreamBeginCapture(s.get(), cudaStreamCaptureModeRelaxed) == cudaSuccess);
-    CHECK(refused(cuota::stream_ref{s}).find("captured already") != std::string::npos);
+    CHECK(refused(cuota::stream_ref{s}).find("already being captured") != std::string::npos);
     auto other = cuota::capture(cuota::stream{}, [] {});
-    CHECK(why_refused([&] { other.launch(s); }).find("into a capture") != std::string::npos);
+    CHECK(why_refused([&] { other.launch(s); }).find("cannot launch on a stream that is being captured") !=
+          std::string::npos);
     cudaGraph_t others = nullptr;
     REQUIRE(cudaStreamEndCapture(s.get(), &others) == cudaSuccess);
     CHECK(cudaGraphDestroy(others) == cudaSuccess);

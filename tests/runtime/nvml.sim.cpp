@@ -94,11 +94,11 @@ TEST_CASE("nvml lists a device without processes, and one whose processes come w
 TEST_CASE("nvml says in words what it cannot tell, and of which call", "[runtime][nvml]") {
     fresh_nvml_machine const machine;
     nvml const here;
-    CHECK(here.memory("00000000:02:00.0").why_not() == "nvmlDeviceGetHandleByPciBusId_v2 said Not Found");
+    CHECK(here.memory("00000000:02:00.0").why_not() == "nvmlDeviceGetHandleByPciBusId_v2 failed: Not Found");
     fake_nvml.memory_error = 3;
     fake_nvml.list_error = 999;
-    CHECK(here.memory(first_device).why_not() == "nvmlDeviceGetMemoryInfo said Not Supported");
-    CHECK(here.processes(first_device).why_not() == "nvmlDeviceGetComputeRunningProcesses said error 999");
+    CHECK(here.memory(first_device).why_not() == "nvmlDeviceGetMemoryInfo failed: Not Supported");
+    CHECK(here.processes(first_device).why_not() == "nvmlDeviceGetComputeRunningProcesses failed: error 999");
     fake_nvml.list_error = 7;  // permanently
     CHECK_FALSE(here.processes(first_device));
     fake_nvml.list_error = 0;
@@ -121,7 +121,7 @@ TEST_CASE("nvml is absent where the library is not, is another, or does not star
     fake_nvml.init_error = 18;
     {
         nvml const broken;
-        CHECK(broken.why_not() == "nvmlInit_v2 said Driver/library version mismatch");
+        CHECK(broken.why_not() == "nvmlInit_v2 failed: Driver/library version mismatch");
         CHECK_FALSE(broken.processes(first_device));
     }
     CHECK(fake_nvml.begun == 0);  // a failed nvmlInit is not followed by nvmlShutdown
@@ -133,7 +133,7 @@ TEST_CASE("nvml does without functions that an old driver lacks", "[runtime][nvm
     nvml const older{nvml_without({"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlErrorString"})};
     REQUIRE(older.processes(first_device));
     CHECK(older.processes(first_device)->size() == 1);
-    CHECK(older.memory("x").why_not() == "nvmlDeviceGetHandleByPciBusId_v2 said error 6");
+    CHECK(older.memory("x").why_not() == "nvmlDeviceGetHandleByPciBusId_v2 failed: error 6");
 
     nvml const oldest{
         nvml_without({"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
@@ -174,7 +174,8 @@ TEST_CASE("in a child its parent's NVML tells nothing, and is not shut down", "[
         auto const version = here->driver_version();
         auto const memory = here->memory(first_device);
         here.reset();
-        bool const is_told = has(version.why_not(), "forked") && has(memory.why_not(), "forked");
+        bool const is_told =
+            has(version.why_not(), "before fork()") && has(memory.why_not(), "before fork()");
         ::_exit(!version && !memory && is_told && fake_nvml.begun == 1 ? 0 : 1);
     });
     CHECK(status == 0);

@@ -245,7 +245,7 @@ TEST_CASE("the default stream of another thread is misuse that names both thread
     auto const refused = [&](auto action) {
         std::string const text = support::thrown<cuota::misuse>(action).what();
         return support::has(text, "cudaStreamPerThread of thread ") &&
-               support::has(text, " was used in thread " + std::to_string(::gettid()));
+               support::has(text, " in thread " + std::to_string(::gettid()));
     };
     CHECK(refused([&] { theirs.synchronize(); }));
     CHECK(refused([&] { (void)theirs.is_idle(); }));

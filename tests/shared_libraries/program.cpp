@@ -73,7 +73,7 @@ void use_one_state(library_calls const& library) {
         library.step(pool, s, x);
     });
     check(is_captured, "the library knows of the program's capture");
-    check(refused.find("borrow the buffer in the capture") != std::string::npos, refused.c_str());
+    check(refused.find("lease the buffer in the capture") != std::string::npos, refused.c_str());
     {
         cuota::device_buffer<float> const y{count, 7.0f, s, pool, "y"};
         graph.launch(s);

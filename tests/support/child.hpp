@@ -39,7 +39,7 @@ template <class F>
     try {
         f();
     } catch (cuota::misuse const& e) {
-        return std::string{e.what()}.find("process was forked") != std::string::npos;
+        return std::string{e.what()}.find("after fork()") != std::string::npos;
     } catch (...) {}
     return false;
 }

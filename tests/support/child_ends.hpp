@@ -49,7 +49,7 @@ public:
         static std::atomic<int> told = 0;
         told = 0;
         auto const before = cuota::set_error_sink([](std::exception const& e) {
-            told += std::string{e.what()}.find("process was forked") != std::string::npos;
+            told += std::string{e.what()}.find("after fork()") != std::string::npos;
         });
         f();
         (void)cuota::set_error_sink(before);

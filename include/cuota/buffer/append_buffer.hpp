@@ -123,7 +123,7 @@ public:
     /// freeing the old. Throws: as the constructor, and misuse while borrowed.
     void restart(element_count capacity, place where = place::here()) {
         check_not_moved_from(where);
-        elements_.check_not_borrowed("restarted", where);
+        elements_.check_not_borrowed("be restarted", where);
         device_buffer<T> next{capacity, home(), elements_.memory(), no_init, name_, where};
         clear(home(), where);
         elements_ = std::move(next);
@@ -142,9 +142,9 @@ private:
     [[noreturn]] void refuse(std::size_t asked, place where) const {
         std::string const unit = unit_name<T>();
         throw kernel_overflow{
-            (name_.is_empty() ? "an append_buffer" : '"' + std::string{name_.text()} + '"') +
-                " has room for " + count_text(capacity()) + ' ' + unit + ", and kernels appended " +
-                count_text(asked),
+            (name_.is_empty() ? "append_buffer" : "append_buffer \"" + std::string{name_.text()} + '"') +
+                ": kernels appended " + count_text(asked) + ", capacity is " + count_text(capacity()) + ' ' +
+                unit,
             capacity(), asked, where};
     }
 

@@ -85,7 +85,7 @@ template <class T>
 void upload(std::type_identity_t<std::span<T const>> from, device_buffer<T>& to, staging_ring& ring,
             stream_ref s, place where = place::here()) {
     if (from.size() != to.size())
-        detail::throw_misuse(where, "a copy of {} to a buffer of {}",
+        detail::throw_misuse(where, "upload: cannot copy {} to a buffer of {}",
                              {detail::counted(from.size(), "elements"), to.size()});
     if (from.empty()) return;
     if (ring.slot_bytes() == 0)
@@ -151,8 +151,8 @@ template <class T>
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void refuse_pending(stream_ref s, place where) {
-    rt::refuse_captured(s, "a copy that can be waited for was asked for",
-                        "copy by the pinned_buffer's own upload or download", where);
+    rt::refuse_captured(s, "cannot make a pending_copy",
+                        "use pinned_buffer::upload or pinned_buffer::download", where);
 }
 
 }  // namespace cuota::inline v0::detail

@@ -25,7 +25,7 @@ public:
     /// Throws: misuse if another thread captures s; cuda_error, std::bad_alloc.
     [[nodiscard]] static stream_uses& find(stream_uses& of, stream_ref s, bool writes, place where);
 
-    void about_to_end() override { inside_->refuse_while_borrowed("left by its capture", where_); }
+    void about_to_end() override { inside_->refuse_while_borrowed("leave its capture", where_); }
     void ended() noexcept override { std::exchange(inside_, nullptr)->end_in_capture(); }
     CUOTA_INLINE_IN_PLACE void begin_launch(stream_ref s, place where) override;
     CUOTA_INLINE_IN_PLACE void end_launch(stream_ref, bool) noexcept override;
@@ -63,7 +63,7 @@ CUOTA_INLINE stream_uses& captured_uses::find(stream_uses& of, stream_ref s, boo
     if (!scope)
         throw_misuse(
             where,
-            "a buffer was borrowed on a stream that another thread captures: borrow it in that thread");
+            "buffer: cannot be leased on a stream that another thread captures; lease it in that thread");
     auto& mine = scope->use_of<captured_uses>(&of, [&] {
         return shared<captured_uses>::adopt(new captured_uses{of, scope->number()});
     });
@@ -77,8 +77,8 @@ CUOTA_INLINE_IN_PLACE void captured_uses::begin_launch(stream_ref s, place where
     if (is_mine_) return;  // no other uses are possible
     if (of_.has_ended())
         throw_misuse(where,
-                     "a graph was launched that uses a buffer which has ended, captured at {}: it must live "
-                     "as long as the graph is launched",
+                     "graph_exec::launch: the graph uses a destroyed buffer (captured at {}); keep the "
+                     "buffer until the last launch",
                      {where_});
     number_ = of_.begin(s, writes_, where);
 }

@@ -124,10 +124,10 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 /// Example: examples/first.cpp, examples/one_budget.cpp
 template <class T>
 class device_buffer {
-    static_assert(std::is_trivially_copyable_v<T>, "device memory is copied byte by byte");
-    static_assert(!std::is_const_v<T>, "a buffer that nobody can fill is of no use");
-    static_assert(alignof(T) <= default_alignment,
-                  "a resource aligns to 256 bytes, and this type asks for more");
+    static_assert(std::is_trivially_copyable_v<T>,
+                  "T must be trivially copyable: device memory is copied byte by byte");
+    static_assert(!std::is_const_v<T>, "T must not be const: the elements could not be written");
+    static_assert(alignof(T) <= default_alignment, "T must not require an alignment above 256 bytes");
 
 public:
     using value_type = T;  ///< never const
@@ -223,8 +223,8 @@ public:
     /// cuda_error.
     void copy_from(std::span<T const> host, stream_ref s, place where = place::here()) {
         check_count(host.size(), where);
-        rt::refuse_captured(s, "a copy that waits on the host was asked for",
-                            "copy before, or from a pinned_buffer", where);
+        rt::refuse_captured(s, "device_buffer: cannot wait for a copy",
+                            "copy before the capture, or from a pinned_buffer", where);
         lease<T> const mine = detail::leases_for_copies::write(*this, s, where);
         rt::copy_to_device(data(), host.data(), bytes(), s, where);
         rt::synchronize_or_drain(s, where);
@@ -233,8 +233,8 @@ public:
     /// Copies all elements to the host and waits. Throws: misuse if the counts differ; cuda_error.
     void copy_to(std::span<T> host, stream_ref s, place where = place::here()) const {
         check_count(host.size(), where);
-        rt::refuse_captured(s, "a copy that waits on the host was asked for",
-                            "copy after, or to a pinned_buffer", where);
+        rt::refuse_captured(s, "device_buffer: cannot wait for a copy",
+                            "copy after the capture, or to a pinned_buffer", where);
         lease<T const> const mine = detail::leases_for_copies::read(*this, s, where);
         rt::copy_to_host(host.data(), data(), bytes(), s, where);
         rt::synchronize_or_drain(s, where);
@@ -296,15 +296,16 @@ public:
     /// Same; all elements are uninitialized, and none is copied.
     void resize(element_count count, discard_t, tag name = {}, place where = place::here()) {
         if (count == size()) return;
-        check_not_borrowed("resized", where);
+        check_not_borrowed("be resized", where);
         replace_by({count, home(), block_.memory(), no_init, or_mine(name), where});
     }
 
     /// Returns the memory, for code that requires a pointer. The buffer is empty afterwards, as after a move.
     /// Order: later work on the home stream is ordered after all uses so far. Throws: misuse while borrowed; unchanged on failure.
     [[nodiscard]] released_buffer<T> release(place where = place::here()) {
-        check_not_borrowed("released", where);
-        rt::refuse_captured(home(), "a buffer was released", "release it before or after", where);
+        check_not_borrowed("be released", where);
+        rt::refuse_captured(home(), "device_buffer: cannot be released",
+                            "release it before or after the capture", where);
         end_uses();
         return released_buffer<T>{std::move(block_)};
     }
@@ -332,7 +333,7 @@ private:
 
     // Copies the remaining elements; the others are uninitialized.
     [[nodiscard]] device_buffer resized(std::size_t count, tag name, place where) const {
-        check_not_borrowed("resized", where);
+        check_not_borrowed("be resized", where);
         device_buffer next{count, home(), block_.memory(), no_init, or_mine(name), where};
         lease<T const> const mine = read(home(), where);
         rt::copy_on_device(next.data(), data(), std::min(bytes(), next.bytes()), home(), where);
@@ -347,18 +348,19 @@ private:
     }
     void check_part(std::size_t offset, std::size_t count, place where) const {
         if (offset > size() || count > size() - offset)
-            detail::throw_misuse(where, "elements {} to {} + {} are outside a buffer of {}",
+            detail::throw_misuse(where, "device_buffer: elements [{}, {} + {}) are outside a buffer of {}",
                                  {offset, offset, count, size()});
     }
     static void check_apart(copied_part part, place where) {
         std::size_t const apart = part.from < part.to ? part.to - part.from : part.from - part.to;
         if (apart < part.count)
-            detail::throw_misuse(where, "a copy of {} from {} to {} of one buffer overlaps itself",
-                                 {detail::counted(part.count, "elements"), part.from, part.to});
+            detail::throw_misuse(
+                where, "device_buffer: cannot copy {} from {} to {} of one buffer: the ranges overlap",
+                {detail::counted(part.count, "elements"), part.from, part.to});
     }
     void check_count(std::size_t count, place where) const {
         if (count != size())
-            detail::throw_misuse(where, "a copy of {} and a buffer of {} do not match",
+            detail::throw_misuse(where, "device_buffer: cannot copy {} to or from a buffer of {}",
                                  {detail::counted(count, "elements"), size()});
     }
 

@@ -72,7 +72,7 @@ public:
     void set_async(T const& value, staging_ring& ring, stream_ref s, place where = place::here()) {
         (void)there(where);
         if (ring.slot_bytes() < sizeof(T))
-            detail::throw_misuse(where, "a value of {} and slots of {}",
+            detail::throw_misuse(where, "set_async: the value ({}) is larger than a ring slot ({})",
                                  {detail::as_bytes(sizeof(T)), detail::as_bytes(ring.slot_bytes())});
         upload(std::span{&value, 1}, one_, ring, s, where);
     }

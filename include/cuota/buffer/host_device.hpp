@@ -111,7 +111,7 @@ public:
     }
     /// Same for callers that write every element: copies nothing; previous values are undefined.
     [[nodiscard]] std::span<T> overwrite_host(place where = place::here()) {
-        if (device_) device_->check_not_written("overwritten by host code", where);
+        if (device_) device_->check_not_written("be overwritten by host code", where);
         have_host(where, [](pinned_buffer<T>&) {});
         std::span<T> const all = host_->write();
         host_is_present_ = true;
@@ -151,7 +151,7 @@ public:
     /// Copies the elements to the host on `copies`, if needed, and frees the device memory in the order of its uses; does not block.
     void offload(stream_ref copies, place where = place::here()) {
         if (!device_) return;
-        device_->check_not_borrowed("offloaded", where);
+        device_->check_not_borrowed("be offloaded", where);
         if (device_is_present_) bring_to_host(copies, where);
         device_.reset();
         device_is_present_ = false;
@@ -186,13 +186,14 @@ private:
 
     // Captures are refused: validity is tracked when work is enqueued, and each launch of a graph would change it.
     static void refuse_in_capture(stream_ref s, place where) {
-        rt::refuse_captured(s, "a host_device was used", "use a device_buffer, and copy outside", where);
+        rt::refuse_captured(s, "host_device: cannot be used",
+                            "use a device_buffer, and copy outside the capture", where);
     }
     void bring_to_host(stream_ref copies, place where) {
         refuse_in_capture(copies, where);
         if (host_is_present_) return;
         bool const is_zero = is_untouched();
-        if (!is_zero) device_->check_not_written("read by host code", where);
+        if (!is_zero) device_->check_not_written("be read by host code", where);
         have_host(where, [&](pinned_buffer<T>& to) {
             if (!is_zero) to.download(*device_, copies, where);
         });

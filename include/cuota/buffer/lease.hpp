@@ -196,11 +196,10 @@ namespace cuota::inline v0::detail {
     if (user == home.device()) return;
     auto const other = rt::out_of_reach(user, at);
     if (!other) return;
-    throw_misuse(
-        where,
-        "{} in memory of device {} cannot be used on a stream of device {}, whose kernels cannot reach that "
-        "memory: name device {} in the pool's `peers`, or copy on a stream of device {}",
-        {what, other->ordinal(), user.ordinal(), user.ordinal(), other->ordinal()});
+    throw_misuse(where,
+                 "{} in memory of device {} cannot be used on a stream of device {}, whose kernels cannot "
+                 "access that memory; add device {} to the pool's `peers`, or copy on a stream of device {}",
+                 {what, other->ordinal(), user.ordinal(), user.ordinal(), other->ordinal()});
 }
 
 CUOTA_INLINE borrowing::borrowing(stream_uses& of, stream_ref s, bool writes, place where)
@@ -239,9 +238,8 @@ CUOTA_INLINE auto borrowing::begin(stream_uses& of, stream_ref s, bool writes, p
     capture_scope* const scope = capture_scope::here();
     if (!scope || began_in_capture) return;
     try {
-        throw_misuse(
-            "a lease that began before a capture was used in it, so the graph would not know of that use: "
-            "borrow the buffer in the capture");
+        throw_misuse("lease: cannot be used in a capture that began after it, because the graph would not "
+                     "track the use; lease the buffer in the capture");
     } catch (...) { scope->fail(std::current_exception()); }
 }
 

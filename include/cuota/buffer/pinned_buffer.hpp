@@ -37,9 +37,9 @@ namespace cuota::inline v0 {
 ///     float const first = host.read()[0];    // waits for the copy
 template <class T>
 class pinned_buffer {
-    static_assert(std::is_trivially_copyable_v<T>, "the device reads and writes it byte by byte");
-    static_assert(alignof(T) <= default_alignment,
-                  "a resource aligns to 256 bytes, and this type asks for more");
+    static_assert(std::is_trivially_copyable_v<T>,
+                  "T must be trivially copyable: the device reads and writes it byte by byte");
+    static_assert(alignof(T) <= default_alignment, "T must not require an alignment above 256 bytes");
 
 public:
     /// Allocates elements from a host-accessible resource. Blocks until the driver has locked the pages.
@@ -133,7 +133,8 @@ private:
 
     void check_count(std::size_t count, place where) const {
         if (count != count_)
-            detail::throw_misuse(where, "a copy between {} pinned elements and {} on the device",
+            detail::throw_misuse(where,
+                                 "pinned_buffer: cannot copy between {} pinned elements and {} on the device",
                                  {count_, count});
     }
 

@@ -172,8 +172,8 @@ CUOTA_INLINE void ring_state::put_back(std::uint32_t index) noexcept {
 CUOTA_INLINE std::uint64_t ring_state::copy(std::uint32_t index, std::byte* to, std::size_t bytes,
                                             stream_ref s, place where) {
     std::optional<event>& copied = slots_[index].copied;
-    rt::refuse_captured(s, "a slot of a staging_ring was submitted",
-                        "its bytes would not be there at a launch: copy outside", where);
+    rt::refuse_captured(s, "staging_ring: cannot submit a slot",
+                        "a launch would read the slot after its reuse: copy outside the capture", where);
     check_device(s, where);
     std::byte const* const from = bytes_of_slot(index).data();
     if (is_on_device_) rt::copy_on_device(to, from, bytes, s, where);
@@ -194,10 +194,9 @@ CUOTA_INLINE void ring_state::check_device(stream_ref s, place where) {
     if (device_.load(std::memory_order_relaxed) == on ||
         device_.compare_exchange_strong(first, on, std::memory_order_relaxed) || first == on)
         return;
-    throw_misuse(where,
-                 "a staging_ring that copies by streams of device {} was given a stream of device {}: make a "
-                 "ring for each device",
-                 {first, on});
+    throw_misuse(
+        where, "staging_ring: cannot copy on streams of two devices, {} and {}; make a ring for each device",
+        {first, on});
 }
 
 CUOTA_INLINE event const* ring_state::copied(std::uint32_t index, std::uint64_t n) const {

@@ -179,15 +179,16 @@ CUOTA_INLINE std::size_t scratch_arena::needed(stream_ref s, place where) const 
 CUOTA_INLINE void scratch_arena::check(stream_ref s, place where) const {
     std::size_t const most = needed(s, where);
     if (most <= part_bytes_) return;
-    throw kernel_overflow{(name_.is_empty() ? "a scratch_arena" : '"' + std::string{name_.text()} + '"') +
-                              " has " + bytes_text(part_bytes_) + (parts() == 1 ? "" : " for a part") +
-                              ", and a kernel asked for " + bytes_text(most),
-                          part_bytes_, most, where};
+    throw kernel_overflow{
+        (name_.is_empty() ? "scratch_arena" : "scratch_arena \"" + std::string{name_.text()} + '"') +
+            ": a kernel requested " + bytes_text(most) + ", capacity is " + bytes_text(part_bytes_) +
+            (parts() == 1 ? "" : " per part"),
+        part_bytes_, most, where};
 }
 
 CUOTA_INLINE std::size_t scratch_arena::bytes_of_parts(std::size_t part_bytes, std::size_t parts, tag name,
                                                        place where) {
-    if (parts == 0) detail::throw_misuse(where, "a scratch_arena of no parts");
+    if (parts == 0) detail::throw_misuse(where, "scratch_arena: parts must be at least 1");
     return detail::bytes_of(parts, {name, where, "parts", part_bytes});
 }
 

@@ -231,10 +231,10 @@ CUOTA_INLINE staging_ring::in_flight staging_ring::fill_lease::submit(stream_ref
     // Returns the slot to the ring when destroyed, with or without a pending copy.
     fill_lease const mine = std::move(*this);
     if (!mine.ring_)
-        detail::throw_misuse(where, "a fill_lease was submitted after it was submitted or moved from");
+        detail::throw_misuse(where, "fill_lease: cannot submit: already submitted or moved from");
     if (bytes > mine.bytes().size() || bytes > to.size())
         detail::throw_misuse(
-            where, "a copy of {} from a slot of {} to a target of {}",
+            where, "fill_lease: cannot copy {} from a slot of {} to a target of {}",
             {detail::as_bytes(bytes), detail::as_bytes(mine.bytes().size()), detail::as_bytes(to.size())});
     std::uint64_t const copy = mine.ring_->copy(mine.slot_, to.data(), bytes, s, where);
     return {mine.ring_, mine.slot_, copy};

@@ -259,8 +259,7 @@ private:
             if (users[i].reads || (i == writer && users[at_home].seen != version)) join(**users[i].last);
         if (is_last) delete this;
         else if (was_borrowed)
-            report_failure_of(
-                [&] { throw_misuse(borrowed_at, "a buffer ended while it is still borrowed"); });
+            report_failure_of([&] { throw_misuse(borrowed_at, "buffer destroyed while it is leased"); });
     }
 
     stream_ref const home_;  // kept alive by the buffer
@@ -329,8 +328,8 @@ CUOTA_INLINE void stream_uses::end_first(bool writes) noexcept {
 
 CUOTA_INLINE void stream_uses::refuse_while_borrowed(char const* done, place where, bool to_write) {
     region_lock const lock{guard_};
-    std::string const since = message("a buffer was {} while it is still borrowed {}",
-                                      {done, to_write ? "to write since " : "since "});
+    std::string const since = message("buffer: cannot {} while it is leased {}",
+                                      {done, to_write ? "for writing since " : "since "});
     if (auto const open = slots_.open(); open && (!to_write || open->writes))
         throw_misuse(where, "{}{}", {since, open->where});
     for (open_use const& use : uses_)
@@ -586,9 +585,10 @@ CUOTA_INLINE void stream_uses::throw_on_conflict(std::size_t me, bool writes, pl
 }
 
 CUOTA_INLINE void stream_uses::refuse(bool writes, place where, bool other_writes, place since) {
-    throw_misuse(where,
-                 "a buffer was borrowed to {} on one stream while it is borrowed to {} on another since {}",
-                 {writes ? "write" : "read", other_writes ? "write" : "read", since});
+    throw_misuse(
+        where,
+        "conflicting leases: {} requested here, but the buffer is leased for {} on another stream since {}",
+        {writes ? "write" : "read", other_writes ? "writing" : "reading", since});
 }
 
 CUOTA_INLINE auto stream_uses::order(stream_ref s, std::size_t me, bool writes) -> host_wait {
@@ -615,8 +615,8 @@ CUOTA_INLINE bool stream_uses::try_wait_for(std::size_t of, stream_ref s) {
     } else if (of == at_home && (!is_home_marked_ || foreign_capture_of(**last) != 0)) {
         std::uint64_t const foreign = foreign_capture_of(home_);
         if (foreign != 0 && foreign != foreign_capture_of(s))
-            throw_misuse("a buffer was to be used on a stream that would have to wait for the buffer's "
-                         "home stream, which others capture: end the capture before");
+            throw_misuse("buffer: cannot be used on another stream while its home stream is captured outside "
+                         "cuota::capture; end the capture first");
         if (!mark_home(foreign)) return true;  // it is being captured: its earlier work has completed
     }
     return try_order_after(s, **last);

@@ -22,13 +22,13 @@ namespace detail {
 // A size above the range of std::size_t does not compile: a throw-expression is not constant.
 consteval std::size_t literal(unsigned long long n, unsigned shift) {
     return n <= unlimited >> shift ? static_cast<std::size_t>(n) << shift
-                                   : throw "more bytes than a std::size_t holds";
+                                   : throw "the size exceeds the range of std::size_t";
 }
 // Rounds up, so that a limit typed in as printed is never below the printed one.
 consteval std::size_t literal(long double n, unsigned shift) {
-    if (!(n >= 0)) throw "a negative number of bytes";
+    if (!(n >= 0)) throw "the size is negative";
     long double const bytes = n * static_cast<long double>(std::size_t{1} << shift);
-    if (!(bytes < 0x1p64L)) throw "more bytes than a std::size_t holds";
+    if (!(bytes < 0x1p64L)) throw "the size exceeds the range of std::size_t";
     auto const whole = static_cast<std::size_t>(bytes);
     return static_cast<long double>(whole) < bytes ? whole + 1 : whole;
 }

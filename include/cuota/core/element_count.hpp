@@ -39,7 +39,7 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void element_count::refuse(long long count, place where) {
-    detail::throw_misuse(where, "a count of {} elements", {count});
+    detail::throw_misuse(where, "element count is negative: {}", {count});
 }
 
 }  // namespace cuota::inline v0

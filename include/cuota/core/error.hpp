@@ -213,7 +213,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE out_of_memory::out_of_memory(refusal facts)
     : out_of_memory{"out_of_memory",
-                    "cuota::out_of_memory: out of memory, and out of host memory for the details",
+                    "cuota::out_of_memory: out of memory; the details do not fit in host memory",
                     std::move(facts)} {}
 
 CUOTA_INLINE out_of_memory::out_of_memory(char const* type, char const* in_need, refusal facts)
@@ -225,7 +225,7 @@ CUOTA_INLINE_IN_PLACE char const* out_of_memory::what() const noexcept { return 
 
 CUOTA_INLINE budget_exceeded::budget_exceeded(refusal facts)
     : out_of_memory{"budget_exceeded",
-                    "cuota::budget_exceeded: out of memory, and out of host memory for the details",
+                    "cuota::budget_exceeded: out of memory; the details do not fit in host memory",
                     std::move(facts)} {}
 
 CUOTA_INLINE misuse::misuse(std::string const& what, place where)

@@ -152,7 +152,7 @@ CUOTA_INLINE void report(std::exception const& error, std::exception_ptr thrown)
             sink = slot.sink;
         }
         if (sink) (*sink)(error);
-        else std::fprintf(stderr, "cuota: reported where nobody could catch it: %s\n", error.what());
+        else std::fprintf(stderr, "cuota: error that could not be thrown: %s\n", error.what());
     } catch (...) {  // the sink itself failed, and a second error cannot be reported
     }
 }
@@ -166,9 +166,8 @@ CUOTA_INLINE void report_handled() noexcept {
 }
 
 CUOTA_INLINE void throw_forked() {
-    throw_misuse("this process was forked, and an object of cuota that its parent made was used: make "
-                 "budgets, pools, streams, loaders and "
-                 "buffers in the process that uses them");
+    throw_misuse("cannot use CUDA or objects of the parent process after fork(); make budgets, pools, "
+                 "streams, loaders and buffers in the process that uses them");
 }
 
 CUOTA_INLINE void report_forked() noexcept {

@@ -154,8 +154,7 @@ CUOTA_INLINE void locked_region::report_kept() noexcept {
     }
     if (unsigned const lost = std::exchange(mine.lost, 0); lost != 0) {
         char text[sizeof mine.lost_text + 100];
-        std::snprintf(text, sizeof text,
-                      "%s (%u errors were met while no host memory was free for them; this is the first)",
+        std::snprintf(text, sizeof text, "%s (the first of %u errors that did not fit in host memory)",
                       mine.lost_text, lost);
         try {
             throw std::runtime_error{text};
@@ -164,7 +163,7 @@ CUOTA_INLINE void locked_region::report_kept() noexcept {
 }
 
 CUOTA_INLINE void stop_for_call_in_region(char const* call) noexcept {
-    std::fprintf(stderr, "cuota: %s was about to be called under a lock of the library\n", call);
+    std::fprintf(stderr, "cuota: cannot call %s while the library holds a lock\n", call);
     std::abort();
 }
 

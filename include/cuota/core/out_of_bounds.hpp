@@ -64,7 +64,7 @@ CUOTA_INLINE std::string bounds_text(out_of_bounds const& of, char const* unit) 
         case matrix: break;
     }
     std::string const pitch = c == b ? "" : " at a pitch of " + n(c);
-    return message("{} x {} elements{} do not make a matrix of {}", {n(a), n(b), pitch, of_span});
+    return message("a device_matrix of {} x {} elements{} does not fit in {}", {n(a), n(b), pitch, of_span});
 }
 
 CUOTA_INLINE std::string lease_text(tag name, place leased) {

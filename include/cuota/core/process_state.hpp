@@ -45,11 +45,11 @@ CUOTA_INLINE void const* process_state() noexcept {
 
 CUOTA_INLINE void refuse_other_state(void const* state, char const* what, place where) {
     if (state != process_state()) [[unlikely]]
-        throw_misuse(where,
-                     "{} was used by a library that was opened by dlopen and shares no state with the "
-                     "program: link the program with "
-                     "-rdynamic (CMake: ENABLE_EXPORTS), so that it exports the state",
-                     {what});
+        throw_misuse(
+            where,
+            "cannot use {} in a library that was loaded by dlopen and does not share the program's state; "
+            "link the program with -rdynamic (CMake: ENABLE_EXPORTS), so that it exports the state",
+            {what});
 }
 
 namespace loaded {

@@ -89,7 +89,7 @@ CUOTA_INLINE std::string survivors::text() const {
         }
     }
     if (rest.count == 0) return text;
-    return message("{}, and {} more of {}", {text, rest.count, as_bytes(rest.bytes)});
+    return message("{}, and {} more ({})", {text, rest.count, as_bytes(rest.bytes)});
 }
 
 CUOTA_INLINE std::string survivors::line_of(tag name, place where, std::size_t bytes) {
@@ -106,7 +106,7 @@ CUOTA_INLINE std::string survivors::line(group const& g) {
     text += ' ';
     if (g.count > 1 && g.each != 0) append_message(text, "{} x ", {g.count});
     text += bytes_text(g.each != 0 ? g.each : g.bytes);
-    if (g.each == 0) append_message(text, " in {}", {g.count});
+    if (g.each == 0) append_message(text, " in {} allocations", {g.count});
     std::string notes = place_text(g.where);
     if (std::string const age = age_text(g); !age.empty()) notes += (notes.empty() ? "" : ", ") + age;
     return notes.empty() ? text : text + " (" + notes + ')';

@@ -142,7 +142,8 @@ CUOTA_INLINE void batch::used_on(stream_ref s, place where) const {
     check_alive(where);
     if (s.get() == nullptr || s.get() == cudaStreamLegacy)
         detail::throw_misuse(where, "a batch was used on the legacy default stream; make a stream");
-    rt::refuse_captured(s, "a batch was used", "copy it to a buffer of the graph before each launch", where);
+    rt::refuse_captured(s, "batch: cannot be used", "copy it to a buffer of the graph before each launch",
+                        where);
     engine_->use(slot_, s);
 }
 

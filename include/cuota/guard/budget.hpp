@@ -208,7 +208,7 @@ CUOTA_INLINE budget::budget(std::string name, std::size_t limit, budget const& p
 CUOTA_INLINE budget budget::of_device(device where, double share, std::size_t keep_free,
                                       std::chrono::nanoseconds good_for) {
     if (!(share >= 0.0 && share <= 1.0))
-        detail::throw_misuse("budget::of_device: a share of {} is not between 0 and 1", {share});
+        detail::throw_misuse("budget::of_device: share = {} is out of range [0, 1]", {share});
     std::size_t const total = where.memory().total;
     std::size_t const most = std::min(total, static_cast<std::size_t>(share * static_cast<double>(total)));
     budget made{"device " + std::to_string(where.ordinal()), most};
@@ -221,7 +221,7 @@ CUOTA_INLINE budget budget::of_device(device where, double share, std::size_t ke
 CUOTA_INLINE std::size_t budget::learn_overhead() {
     if (auto* const driver = dynamic_cast<detail::device_limit*>(node_->outer()))
         return driver->learn_overhead();
-    detail::throw_misuse("budget {}: learn_overhead is for a budget of a device", {name()});
+    detail::throw_misuse("budget {}: learn_overhead requires a budget made by budget::of_device", {name()});
 }
 
 CUOTA_INLINE void budget::charge(std::size_t bytes, tag name, place where) {
@@ -234,7 +234,7 @@ CUOTA_INLINE void budget::refund(std::size_t bytes, place where) noexcept {
     if (node_->try_refund(bytes)) [[likely]]
         return;
     report_failure_of([&] {
-        detail::throw_misuse(where, "budget {}: refund of {} when only {} of charges are left to refund",
+        detail::throw_misuse(where, "budget {}: cannot refund {}: only {} are charged",
                              {name(), detail::as_bytes(bytes), detail::as_bytes(node_->charged_here())});
     });
 }
@@ -314,7 +314,7 @@ CUOTA_INLINE void reservation::shrink(std::size_t less, place where) {
     budget const prepaid = as_budget();
     if (!state().node()->try_unfund(less))
         detail::throw_misuse(
-            where, "a reservation of {} cannot shrink by {}: {} of it are in use",
+            where, "reservation: cannot shrink {} by {}: {} of it are in use",
             {detail::as_bytes(prepaid.limit()), detail::as_bytes(less), detail::as_bytes(prepaid.held())});
 }
 

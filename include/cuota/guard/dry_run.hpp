@@ -135,7 +135,7 @@ template <std::invocable<std::size_t, measured<addresses_only>&> Run>
                                                 Run&& run, std::size_t granule = device_memory::granule(),
                                                 place where = place::here()) {
     if (smallest == 0 || smallest > largest)
-        detail::throw_misuse(where, "there is no batch from {} to {}",
+        detail::throw_misuse(where, "largest_batch_that_fits: batch range [{}, {}] is empty or begins at 0",
                              {detail::as_count(smallest), detail::as_count(largest)});
     auto const peak_of = [&](std::size_t batch) {
         try {
@@ -191,15 +191,15 @@ CUOTA_INLINE void* addresses_only::state::take(std::size_t bytes, label const& w
 }
 
 CUOTA_INLINE void addresses_only::state::refuse(std::size_t bytes, label const& who) const {
-    refusal r =
-        detail::driver_refusal(bytes, granule, who, "a dry run has addresses for " + bytes_text(end - begin));
+    refusal r = detail::driver_refusal(bytes, granule, who,
+                                       "dry_run: the address range has " + bytes_text(end - begin));
     r.would_fit = round_down(end - next, granule);
     throw out_of_memory{std::move(r)};
 }
 
 CUOTA_INLINE std::size_t addresses_only::checked(std::size_t granule, place where) {
     if (is_power_of_two(granule)) return granule;
-    detail::throw_misuse(where, "a granule of {} is no power of two", {detail::as_bytes(granule)});
+    detail::throw_misuse(where, "a granule of {} is not a power of two", {detail::as_bytes(granule)});
 }
 
 }  // namespace cuota::inline v0

@@ -30,7 +30,7 @@ struct fence_damage {
     std::vector<unsigned char> found;  ///< contents there: 16 bytes, or up to the end of its fence
     bool was_given_back = false;       ///< found when it was freed; otherwise it is live
 
-    /// Returns "weights 400 B (train.cpp:10): 4 bytes written behind its end, from offset 400: 01 00 80 3f". Throws: std::bad_alloc.
+    /// Returns "weights 400 B (train.cpp:10): 4 bytes written past its end, from offset 400: 01 00 80 3f". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 };
 
@@ -61,7 +61,7 @@ CUOTA_INLINE std::string fence_damage::text() const {
     std::string text = detail::message("{}: {}{} written {}, from offset {}:",
                                        {detail::survivors::line_of(name, where, bytes),
                                         detail::as_count(count), count == 1 ? " byte" : " bytes",
-                                        offset < 0 ? "in front of its begin" : "behind its end", offset});
+                                        offset < 0 ? "before its beginning" : "past its end", offset});
     for (unsigned char const byte : found) {
         constexpr char const* digits = "0123456789abcdef";
         text += {' ', digits[byte >> 4], digits[byte & 15]};

@@ -234,7 +234,7 @@ void on_stream_of(call_order const& order, void const* at, F f) {
 
 CUOTA_INLINE fence_keeper::fence_keeper(fence_options wanted, bool is_for_host, place where)
     : wanted_{wanted}, is_for_host_{is_for_host}, live_{"fenced memory", wanted.name} {
-    if (wanted.zone == 0) throw_misuse(where, "{}: a fence has one byte or more", {live_.title()});
+    if (wanted.zone == 0) throw_misuse(where, "{}: zone must be at least 1 byte", {live_.title()});
 }
 
 CUOTA_INLINE fence_keeper::~fence_keeper() {
@@ -276,8 +276,10 @@ CUOTA_INLINE void fence_keeper::take_down(fence& f, call_order const& order) noe
     bool const is_seen = report_failure_of([&] {
         on_stream_of(order, f.at, [&](stream_ref s) {
             if (s.is_capturing())
-                throw_misuse(f.where, "{}: freed in a capture, so its guard bytes were not checked: {}",
-                             {live_.title(), survivors::line_of(f.name, {}, f.bytes)});
+                throw_misuse(
+                    f.where,
+                    "{}: cannot check the guard bytes of a block that is freed during a stream capture: {}",
+                    {live_.title(), survivors::line_of(f.name, {}, f.bytes)});
             try {
                 at_home(f, s, [&](stream_ref own) {
                     probe const one[] = {{&f, f.seen}};
@@ -338,7 +340,10 @@ CUOTA_INLINE void fence_keeper::verify(stream_ref s, void const* p, place where)
     live_check check{*this};
     try {
         if (s.is_capturing())
-            throw_misuse(where, "{}: guard bytes cannot be checked in a capture", {live_.title()});
+            throw_misuse(
+                where,
+                "{}: verify: cannot check guard bytes during a stream capture; verify before or after it",
+                {live_.title()});
         try {
             live_.at_rest([&] {
                 device const on = s.device();
@@ -358,7 +363,7 @@ CUOTA_INLINE void fence_keeper::verify(stream_ref s, void const* p, place where)
     }
     throw_if_any(std::move(found), where);
     if (p && check.records().empty())
-        throw_misuse(where, "{}: there is no block to look at at that address", {live_.title()});
+        throw_misuse(where, "{}: verify: no live block begins at this address", {live_.title()});
 }
 
 CUOTA_INLINE void fence_keeper::look(std::span<probe const> some, stream_ref s) const {

@@ -34,7 +34,9 @@ public:
         if (bytes == 0) return order.take(upstream_, bytes, alignment, who);
         keeper_.report_known();
         if (order.stream() && order.stream()->is_capturing())
-            throw_misuse(who.where, "{}: fences cannot be put up in a capture", {keeper_.live().title()});
+            throw_misuse(who.where,
+                         "{}: guard bytes cannot be written during a stream capture; allocate before it",
+                         {keeper_.live().title()});
         tracker::reservation room = keeper_.live().reserve(who.where);
         fence_keeper::lease f = keeper_.acquire(bytes, alignment, who);
         void* const base = take(order, *f, who);
@@ -74,7 +76,8 @@ private:
             return facts;
         };
         if (f.total == 0) {
-            refusal facts = driver_refusal(f.bytes, upstream_.granule(), who, "no memory is as large");
+            refusal facts = driver_refusal(f.bytes, upstream_.granule(), who,
+                                           "the size with guard bytes exceeds the range of std::size_t");
             facts.charged = unlimited;
             throw out_of_memory{std::move(facts)};
         }

@@ -267,12 +267,12 @@ CUOTA_INLINE bool footprint::fits_in(std::size_t room, std::size_t bytes) noexce
 
 CUOTA_INLINE std::size_t footprint::checked(std::size_t granule, place where) {
     if (is_power_of_two(granule)) return granule;
-    detail::throw_misuse(where, "a footprint cannot round to {}: a granule is a power of two",
+    detail::throw_misuse(where, "footprint: a granule of {} is not a power of two",
                          {detail::as_bytes(granule)});
 }
 
 CUOTA_INLINE std::size_t footprint::no_batch(place where) const {
-    if (grows()) detail::throw_misuse(where, "a footprint grows with the batch, and no batch was named");
+    if (grows()) detail::throw_misuse(where, "footprint: parts grow with the batch; pass a batch size");
     return 0;
 }
 
@@ -326,7 +326,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string batch_fit::text() const {
     std::string const of_room =
-        detail::planned_text(bytes) + " of " + (room == unlimited ? "no limit" : bytes_text(room));
+        detail::planned_text(bytes) + (room == unlimited ? ", no limit" : " of " + bytes_text(room));
     if (!fixed_part_fits()) return "not even the fixed part fits: " + of_room;
     if (is_any()) return "any batch fits: " + of_room;
     std::string const next = " would take " + detail::planned_text(next_bytes);

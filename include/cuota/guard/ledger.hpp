@@ -137,9 +137,8 @@ CUOTA_INLINE ledger::~ledger() {
     // The memory may still be allocated, and can no longer be refunded: the parent keeps the charge.
     if (parent_ && own_ != 0)
         report_failure_of([this] {
-            throw_misuse(
-                "budget {} ended while {} were charged to it and not refunded; {} keeps them charged",
-                {name_, as_bytes(own_), parent_->name_});
+            throw_misuse("budget {} destroyed with {} still charged; they remain charged to its parent {}",
+                         {name_, as_bytes(own_), parent_->name_});
         });
 }
 

@@ -273,10 +273,13 @@ CUOTA_INLINE std::string usage_report::text() const {
     for (std::size_t i = 0; i != shown; ++i)
         width = std::min(std::max(width, detail::tag_text(by_tag[i].name).size() + 3), std::size_t{40});
     std::string text = detail::message(
-        "peak {} in {} allocations, {} not freed",
+        "peak {}; {} allocations, {} not freed",
         {detail::as_bytes(peak), detail::as_count(allocations), detail::as_count(allocations - releases)});
+    if (shown != 0)
+        detail::append_message(text, "\n  {}at peak     own peak    allocations",
+                               {detail::padded("tag", width)});
     for (std::size_t i = 0; i != shown; ++i)
-        detail::append_message(text, "\n  {}at the peak {}at most {}in {}",
+        detail::append_message(text, "\n  {}{}{}{}",
                                {detail::padded(detail::tag_text(by_tag[i].name), width),
                                 detail::padded(bytes_text(by_tag[i].at_peak), 12),
                                 detail::padded(bytes_text(by_tag[i].peak), 12),

@@ -184,10 +184,10 @@ CUOTA_INLINE std::size_t registered_cache::ask(estimate const& question, char co
         try {
             answer = question(wanted);
         } catch (std::exception const& failed) {
-            throw std::runtime_error{message("reclaimer {}: {} threw: {}", {title(), name, failed.what()})};
+            throw std::runtime_error{message("reclaimer {}: {}() threw: {}", {title(), name, failed.what()})};
         } catch (...) {
-            throw std::runtime_error{
-                message("reclaimer {}: {} threw what is no std::exception", {title(), name})};
+            throw std::runtime_error{message(
+                "reclaimer {}: {}() threw an exception that is not a std::exception", {title(), name})};
         }
     });
     return answer;

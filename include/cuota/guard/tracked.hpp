@@ -183,7 +183,7 @@ public:
     [[nodiscard]] tracked_diff diff(tracked_snapshot const& since,
                                     tracked_order first = tracked_order::oldest) const {
         if (since.of_ != owner())
-            detail::throw_misuse("a snapshot was compared with what it was not taken of");
+            detail::throw_misuse("diff: the snapshot was taken from a different resource");
         return books().since(since.next_, since.live_, first);
     }
 
@@ -311,7 +311,8 @@ CUOTA_INLINE void growth_check::close() {
     });
     if (grown.count() == 0) return;
     std::string const name = name_.is_empty() ? "a step" : name_.text();
-    detail::throw_misuse(where_, "{} of {} ended while {}", {name, live.title(), grown.text()});
+    detail::throw_misuse(where_, "{} of {} ended with more memory in use: {}",
+                         {name, live.title(), grown.text()});
 }
 
 CUOTA_INLINE growth_check::growth_check(shared<detail::tracked_books> books, tag name, place where)

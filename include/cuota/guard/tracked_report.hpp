@@ -93,7 +93,7 @@ namespace detail {
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string tracked_diff::text() const {
-    return detail::message("taken and still there: {}\ngone: {}", {taken.text(), gone.text()});
+    return detail::message("allocated since: {}\nfreed since: {}", {taken.text(), gone.text()});
 }
 
 }  // namespace cuota::inline v0

@@ -147,7 +147,7 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE tracker::~tracker() {
     registry::instance().leave(*this);
     if (was_told_) return;
-    report_failure_of([this] { throw_if_alive("ended", {}); });
+    report_failure_of([this] { throw_if_alive(" destroyed", {}); });
 }
 
 CUOTA_INLINE tracker::reservation::~reservation() {
@@ -171,7 +171,7 @@ CUOTA_INLINE auto tracker::reserve(place where) -> reservation {
         if (mine.is_closed) return answer::closed;
         return mine.blocks.try_reserve() ? answer::reserved : answer::full;
     });
-    if (found == answer::closed) throw_misuse(where, "{} was asked for memory after its end", {title()});
+    if (found == answer::closed) throw_misuse(where, "{}: allocation after close()", {title()});
     if (found == answer::full) mine.lock.run_alone([&] { mine.blocks.reserve(); });
     return reservation{mine};
 }
@@ -214,7 +214,7 @@ CUOTA_INLINE void tracker::close(place where) {
         if (alive.count() != 0) return;
         for (part& in : parts_) in.is_closed = true;
     });
-    throw_for(alive, "was closed", where);
+    throw_for(alive, ": cannot close", where);
 }
 
 CUOTA_INLINE std::string tracker::title() const {
@@ -252,7 +252,7 @@ CUOTA_INLINE void tracker::registry::tell() noexcept {
     report_failure_of([&] {
         region_lock const lock{guard};
         for (tracker* t = first; t; t = t->after_) try {
-                t->throw_if_alive("was left at the end of the program", {});
+                t->throw_if_alive(": not destroyed at program exit", {});
             } catch (misuse const& alive) {
                 found.push_back(alive);
                 t->was_told_ = true;
@@ -271,7 +271,7 @@ CUOTA_INLINE void tracker::throw_if_alive(char const* what, place where) const {
 }
 
 CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, place where) const {
-    if (alive.count() != 0) throw_misuse(where, "{} {} while {}", {title(), what, alive.text()});
+    if (alive.count() != 0) throw_misuse(where, "{}{} while {}", {title(), what, alive.text()});
 }
 
 [[gnu::noinline]] CUOTA_INLINE void tracker::refuse(void const* p, std::size_t bytes,
@@ -293,7 +293,7 @@ CUOTA_INLINE void tracker::throw_for(survivors const& alive, char const* what, p
         }
     });
     if (around.at)
-        throw_misuse(around.where, "{}: deallocate of a pointer that is {} {} inside of {}",
+        throw_misuse(around.where, "{}: deallocate of an interior pointer, {} {} inside {}",
                      {title(), as_count(offset_in(around, p)), unit_of(offset_in(around, p), "bytes"),
                       line_of(around)});
     if (gone.at) throw_misuse(gone.where, "{}: double free: {}", {title(), line_of(gone)});

@@ -29,7 +29,8 @@ public:
     /// Throws: misuse if negative.
     template <std::integral Bytes>
     watch_level(Bytes bytes) : bytes_{static_cast<std::size_t>(bytes)} {
-        if (std::cmp_less(bytes, 0)) detail::throw_misuse("a watch at {} bytes", {bytes});
+        if (std::cmp_less(bytes, 0))
+            detail::throw_misuse("watch_level: the number of bytes is negative: {}", {bytes});
     }
 
     [[nodiscard]] bool is_share() const noexcept { return is_share_; }  ///< false: bytes
@@ -39,7 +40,7 @@ public:
     [[nodiscard]] bool is_sound() const noexcept;
     /// Requires that both are shares or both bytes.
     [[nodiscard]] bool is_below(watch_level const& other) const noexcept;
-    /// Returns "0.900000", "1024 bytes". Throws: std::bad_alloc.
+    /// Returns for example "0.9" or "1024 bytes". Throws: std::bad_alloc.
     [[nodiscard]] std::string text() const;
 
 private:
@@ -207,31 +208,29 @@ CUOTA_INLINE void check_watch(std::string const& name, std::size_t limit,
     auto const check_one = [&](char const* what, watch_level level) {
         if (!level.is_sound())
             throw wrong(std::string{what} + level.text() +
-                        (level.is_share() ? " is no share of a limit: above 0, at most 1"
-                                          : " is none: 1 is the least"));
+                        (level.is_share() ? " is out of range (0, 1]" : ": must be at least 1"));
         if (level.is_share() && limit == unlimited)
-            throw wrong(std::string{what} + level.text() + " is a share of a limit, and there is none");
+            throw wrong(std::string{what} + level.text() + " is relative, but the budget has no limit");
         if (level.is_share() != levels.front().is_share())
             throw wrong(std::string{what} + level.text() + " beside " + levels.front().text() +
-                        ": shares and bytes cannot be compared");
+                        ": cannot mix shares and bytes");
     };
-    if (levels.empty() && !options.time_to_limit) throw wrong("no threshold");
-    for (watch_level const& level : levels) check_one("a threshold of ", level);
+    if (levels.empty() && !options.time_to_limit) throw wrong("no threshold; pass one, or set time_to_limit");
+    for (watch_level const& level : levels) check_one("threshold ", level);
     for (std::size_t i = 1; i < levels.size(); ++i)
         if (!levels[i - 1].is_below(levels[i]))
-            throw wrong("a threshold of " + levels[i].text() + " after one of " + levels[i - 1].text() +
-                        ": they must ascend");
+            throw wrong("threshold " + levels[i].text() + " after " + levels[i - 1].text() +
+                        ": thresholds must ascend");
     if (!levels.empty()) {
-        check_one("a hysteresis of ", hysteresis);
+        check_one("hysteresis ", hysteresis);
         if (levels.front().is_below(hysteresis))
-            throw wrong("a hysteresis of " + hysteresis.text() + " is more than the threshold of " +
-                        levels.front().text());
+            throw wrong("hysteresis " + hysteresis.text() + " exceeds threshold " + levels.front().text());
     }
-    if (options.half_life.count() <= 0) throw wrong("a half-life that is not above 0");
-    if (!options.clock) throw wrong("no clock");
+    if (options.half_life.count() <= 0) throw wrong("half_life must be positive");
+    if (!options.clock) throw wrong("clock is empty; set it");
     if (!options.time_to_limit) return;
-    if (options.time_to_limit->count() <= 0) throw wrong("a time to the limit that is not above 0");
-    if (limit == unlimited) throw wrong("a time to the limit, and there is none");
+    if (options.time_to_limit->count() <= 0) throw wrong("time_to_limit must be positive");
+    if (limit == unlimited) throw wrong("time_to_limit requires a budget with a limit");
 }
 
 CUOTA_INLINE watch_state::watch_state(budget b, std::vector<watch_level> levels, watch_level hysteresis,
@@ -347,7 +346,7 @@ template class shared<detail::watch_state>;
 CUOTA_INLINE watch::watch(budget const& watched, std::vector<watch_level> thresholds, watch_level hysteresis,
                           watch_callback callback, watch_options const& options) {
     detail::check_watch(watched.name(), watched.limit(), thresholds, hysteresis, options);
-    if (!callback) detail::throw_misuse("watch of budget {}: no callback", {watched.name()});
+    if (!callback) detail::throw_misuse("watch of budget {}: callback is empty; pass one", {watched.name()});
     state_ = shared<detail::watch_state>::make(watched, std::move(thresholds), hysteresis,
                                                std::move(callback), options);
     state_->begin();

@@ -242,7 +242,7 @@ private:
     // --- closed or observed pool: out of line ---
 
     [[gnu::noinline]] void throw_if_closed(block_request const& r) const {
-        if (closed_) throw_misuse(r.who.where, "{} was asked for memory after its end", {title()});
+        if (closed_) throw_misuse(r.who.where, "{}: allocation after close() or destruction", {title()});
     }
     [[nodiscard, gnu::noinline]] void* found_and_told(block& b, stream_ref const* s,
                                                       block_request const& r) noexcept {
@@ -378,7 +378,7 @@ CUOTA_INLINE void* block_pool::try_take(stream_ref const* s, block_request const
 CUOTA_INLINE void* block_pool::take_free(stream_ref const* s, block_request const& r, host_waits& left) {
     region_lock const lock{guard_};
     if (is_out_of_step(r.meant))
-        throw_misuse(r.who.where, "{} was asked for memory of a step while none is open", {title()});
+        throw_misuse(r.who.where, "{}: step allocation outside of a step; call begin_step first", {title()});
     bool const is_special = is_special_;
     if (is_special) throw_if_closed(r);
     make_peak_known(r.bytes);
@@ -514,7 +514,7 @@ CUOTA_INLINE void block_pool::wait_for_freed() noexcept {
 CUOTA_INLINE void block_pool::observe(shared<pool_observer> told) {
     auto fresh = std::make_unique<pool_watch>(std::move(told));
     auto const lock = lock_all();
-    if (watch_) throw_misuse("{} is recorded already: a pool has one recorder at a time", {title()});
+    if (watch_) throw_misuse("{}: cannot record: the pool already has a recorder", {title()});
     watch_ = std::move(fresh);
     is_special_ = true;
     fronts_.end();
@@ -588,7 +588,7 @@ CUOTA_INLINE std::string block_pool::survivors() const {
 CUOTA_INLINE void block_pool::begin_step(place where) {
     region_lock const lock{guard_};
     if (heap_.steps().is_open())
-        throw_misuse(where, "{} was to begin a step before the one that is open has ended", {title()});
+        throw_misuse(where, "{}: begin_step: a step is already open; end it first", {title()});
     (void)heap_.steps().go_on();
     if (watch_) watch_->step_begun(where, heap_.order());
 }

@@ -109,8 +109,8 @@ CUOTA_INLINE frame_state::~frame_state() {
 }
 
 CUOTA_INLINE void frame_state::refuse_capture_of(stream_ref s, place where) {
-    constexpr char const* what = "a frame was asked for memory";
-    constexpr char const* instead = "ask its pool, for the graph outlives the frame";
+    constexpr char const* what = "frame: cannot allocate";
+    constexpr char const* instead = "allocate from its pool, because the graph outlives the frame";
     rt::refuse_own_capture(s, what, instead, where);
     if (!s.is_owned()) rt::refuse_foreign_capture(s, what, instead, where);  // as in a pool
 }
@@ -166,7 +166,7 @@ CUOTA_INLINE void frame_state::end() noexcept {
     while (auto idle = take_idle()) give_back(*idle);
     report_failure_of([this] {
         if (std::string const alive = end_rest(); !alive.empty())
-            throw_misuse(where_, "a frame of {} ended while {}", {pool_->title(), alive});
+            throw_misuse(where_, "frame of {} destroyed while {}", {pool_->title(), alive});
     });
 }
 
@@ -215,7 +215,7 @@ CUOTA_INLINE void* frame_state::take_of(frame_chunk& fresh, std::uint64_t id, st
 
 CUOTA_INLINE void frame_state::throw_if_ended(label const& who) const {
     if (has_ended_)
-        throw_misuse(who.where, "a frame of {} was asked for memory after its end", {pool_->title()});
+        throw_misuse(who.where, "frame of {}: allocation after its destruction", {pool_->title()});
 }
 
 CUOTA_INLINE frame_chunk frame_state::chunk_for(stream_ref const* s, std::size_t bytes, std::size_t alignment,
@@ -277,7 +277,7 @@ CUOTA_INLINE frame_entry& frame_state::checked(frame_entry* e, std::size_t bytes
 
 CUOTA_INLINE std::string frame_state::title() const {
     std::string const at = place_text(where_);
-    return message("a frame{} of {}", {at.empty() ? "" : " (" + at + ')', pool_->title()});
+    return message("frame{} of {}", {at.empty() ? "" : " (" + at + ')', pool_->title()});
 }
 
 CUOTA_INLINE void frame_state::note_user(frame_chunk& c, stream_ref s) {

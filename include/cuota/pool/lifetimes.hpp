@@ -93,7 +93,7 @@ CUOTA_INLINE std::string lifetime_text(lifetime const& l) {
 CUOTA_INLINE std::vector<std::size_t> checked_sizes(std::span<lifetime const> blocks, std::size_t alignment,
                                                     place where) {
     if (!is_power_of_two(alignment))
-        throw_misuse(where, "offsets cannot be aligned to {} B: no power of two", {alignment});
+        throw_misuse(where, "an alignment of {} B is not a power of two", {alignment});
     std::vector<std::size_t> sizes;
     sizes.reserve(blocks.size());
     std::size_t total = 0;
@@ -105,7 +105,7 @@ CUOTA_INLINE std::vector<std::size_t> checked_sizes(std::span<lifetime const> bl
         auto const rounded = checked_round_up(block.size, alignment);
         auto const sum = rounded ? checked_add(total, *rounded) : std::nullopt;
         if (!sum)
-            throw_misuse(where, "row {}: with {} the sizes add up to more than can be said",
+            throw_misuse(where, "row {}, lifetime {}: the total size exceeds the range of std::size_t",
                          {row, lifetime_text(block)});
         total = *sum;
         sizes.push_back(*rounded);

@@ -281,7 +281,7 @@ CUOTA_INLINE offset_plan plan_offsets(std::span<lifetime const> blocks, plan_opt
 CUOTA_INLINE std::optional<offset_conflict> check_offsets(std::span<lifetime const> blocks,
                                                           offset_plan const& plan, place where) {
     if (plan.offsets.size() != blocks.size())
-        detail::throw_misuse(where, "a plan of {} rows cannot be checked against {}",
+        detail::throw_misuse(where, "check_offsets: the plan has {} offsets for {} blocks",
                              {detail::as_count(plan.offsets.size()), detail::as_count(blocks.size())});
     static_cast<void>(detail::checked_sizes(blocks, plan.alignment, where));
     for (std::size_t row = 0; row != blocks.size(); ++row) {

@@ -74,7 +74,7 @@ private:
         Number value{};
         auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
         if (error != std::errc{} || end != text.data() + text.size())
-            fail(std::string{what} + " '" + std::string{text.substr(0, 40)} + "' is not a number it can be");
+            fail(std::string{what} + " '" + std::string{text.substr(0, 40)} + "' is not a valid number");
         return value;
     }
     // Takes the text before the separator off the line.
@@ -116,9 +116,9 @@ CUOTA_INLINE planned_step plan_parser::parse() {
     if (next_line() != plan_columns) fail("the columns are not " + std::string{plan_columns});
     while (!is_at_end()) read_request(step);
     if (step.requests.size() != count)
-        fail(std::to_string(step.requests.size()) + " requests; the first line says " +
+        fail(std::to_string(step.requests.size()) + " requests; the first line states " +
              std::to_string(count));
-    if (step.hash() != hash) fail("the hash of the sequence is another: the file was changed");
+    if (step.hash() != hash) fail("the hash does not match the requests: the file was changed");
     check(step);
     return step;
 }
@@ -128,7 +128,7 @@ CUOTA_INLINE void plan_parser::fail(std::string const& why) const {
 }
 
 CUOTA_INLINE std::string_view plan_parser::next_line() {
-    if (is_at_end()) fail("the file ends here");
+    if (is_at_end()) fail("unexpected end of file");
     begin_ = next_;
     ++line_;
     std::size_t const end = std::min(text_.find('\n', begin_), text_.size());
@@ -147,10 +147,11 @@ CUOTA_INLINE std::string_view plan_parser::cut_before(char separator, char const
 }
 
 CUOTA_INLINE std::uint64_t plan_parser::read_title(planned_step& step) {
-    if (!next_line().starts_with(plan_title)) fail("does not begin as a step plan does");
+    if (!next_line().starts_with(plan_title))
+        fail("not a step plan: it must begin with '# cuota step plan '");
     rest_.remove_prefix(plan_title.size());
     if (std::string_view const version = cut_before(':', "the version"); version != "1")
-        fail("version '" + std::string{version.substr(0, 40)} + "' is not 1, the one that is known here");
+        fail("version '" + std::string{version.substr(0, 40)} + "' is not supported; supported: 1");
     if (rest_.starts_with(' ')) rest_.remove_prefix(1);
     expected_ = fact<std::size_t>("requests", ' ');
     step.peak = fact<std::size_t>("peak", ' ');
@@ -162,7 +163,7 @@ CUOTA_INLINE void plan_parser::read_request(planned_step& step) {
     (void)next_line();
     auto const id = number<std::size_t>("id", cut_before(',', "the id"));
     if (id != step.requests.size())
-        fail("id " + std::to_string(id) + " where " + std::to_string(step.requests.size()) + " comes next");
+        fail("id is " + std::to_string(id) + ", expected " + std::to_string(step.requests.size()));
     planned_request r{};
     r.live.from = number<std::uint64_t>("lower", cut_before(',', "lower"));
     r.live.until = number<std::uint64_t>("upper", cut_before(',', "upper"));
@@ -170,12 +171,12 @@ CUOTA_INLINE void plan_parser::read_request(planned_step& step) {
     r.is_planned = !rest_.empty();
     if (r.is_planned) r.offset = number<std::size_t>("offset", rest_);
     if (r.live.from >= r.live.until) fail("the lifetime " + lifetime_text(r.live) + " is empty or reversed");
-    if (r.live.size == 0) fail("a request of no bytes");
+    if (r.live.size == 0) fail("size is 0");
     if (id != 0 && r.live.from <= step.requests.back().live.from)
-        fail("lower is not above that of the request before");
+        fail("lower must be above that of the previous request");
     auto const rounded = checked_round_up(r.live.size, block::granule);
     auto const sum = rounded ? checked_add(total_, *rounded) : std::nullopt;
-    if (!sum) fail("the sizes add up to more than 64 bits hold");
+    if (!sum) fail("the total size exceeds the range of std::size_t");
     total_ = *sum;
     step.requests.push_back(r);
 }
@@ -187,7 +188,7 @@ CUOTA_INLINE void plan_parser::check(planned_step const& step) const {
     for (lifetime_part const& part : independent_parts(blocks, checked_sizes(blocks, block::granule, {})))
         bound = std::max(bound, part.most_alive);
     if (bound != step.lower_bound)
-        fail("lower_bound is " + std::to_string(bound) + ", not " + std::to_string(step.lower_bound));
+        fail("lower_bound is " + std::to_string(step.lower_bound) + ", expected " + std::to_string(bound));
     std::vector<lifetime> rounded = blocks;
     for (lifetime& l : rounded) l.size = round_up(l.size, block::granule);
     for (planned_request const& r : step.requests) plan.offsets.push_back(r.offset);
@@ -195,15 +196,16 @@ CUOTA_INLINE void plan_parser::check(planned_step const& step) const {
     if (!wrong) return check_peak(step);
     std::string const first = "request " + std::to_string(wrong->first);
     if (wrong->first == wrong->second)
-        fail(first + " lies at no multiple of " + std::to_string(block::granule) + ", or above the peak");
-    fail(first + " and request " + std::to_string(wrong->second) + " lie on the same bytes");
+        fail(first + ": the offset is not a multiple of " + std::to_string(block::granule) +
+             ", or the end exceeds the peak");
+    fail(first + " and request " + std::to_string(wrong->second) + " overlap");
 }
 
 CUOTA_INLINE void plan_parser::check_peak(planned_step const& step) const {
     std::size_t end = 0;
     for (planned_request const& r : step.requests)
         if (r.is_planned) end = std::max(end, r.offset + round_up(r.live.size, block::granule));
-    if (end != step.peak) fail("peak is " + std::to_string(end) + ", not " + std::to_string(step.peak));
+    if (end != step.peak) fail("peak is " + std::to_string(step.peak) + ", expected " + std::to_string(end));
 }
 
 CUOTA_INLINE void fail_on(std::string const& path, std::uint64_t offset, char const* what) {
@@ -239,7 +241,7 @@ CUOTA_INLINE void save_plan(planned_step const& step, std::string const& path) {
     std::string const fresh = path + ".new";
     {
         detail::plan_stream file{std::fopen(fresh.c_str(), "wb")};
-        if (!file) detail::fail_on(path, 0, "cannot be written: ");
+        if (!file) detail::fail_on(path, 0, "cannot write: ");
         bool const written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
         if (std::fclose(file.release()) == 0 && written && std::rename(fresh.c_str(), path.c_str()) == 0)
             return;
@@ -247,17 +249,17 @@ CUOTA_INLINE void save_plan(planned_step const& step, std::string const& path) {
     int const error = errno;
     (void)std::remove(fresh.c_str());
     errno = error;
-    detail::fail_on(path, 0, "cannot be written: ");
+    detail::fail_on(path, 0, "cannot write: ");
 }
 
 CUOTA_INLINE planned_step load_plan(std::string const& path) {
     detail::plan_stream const file{std::fopen(path.c_str(), "rb")};
-    if (!file) detail::fail_on(path, 0, "cannot be opened: ");
+    if (!file) detail::fail_on(path, 0, "cannot open: ");
     std::string text;
     std::array<char, 1 << 14> part{};
     while (std::size_t const got = std::fread(part.data(), 1, part.size(), file.get()))
         text.append(part.data(), got);
-    if (std::ferror(file.get()) != 0) detail::fail_on(path, text.size(), "cannot be read: ");
+    if (std::ferror(file.get()) != 0) detail::fail_on(path, text.size(), "cannot read: ");
     return parse_plan(text, path);
 }
 

@@ -227,7 +227,7 @@ CUOTA_INLINE std::uint32_t planned_slab::find_live(void const* p, std::size_t by
     auto const offset = static_cast<std::size_t>(static_cast<std::byte const*>(p) - at_);
     index const i = users_.of(offset);
     if (i == nobody) [[unlikely]]
-        throw_misuse("a step_plan: deallocate of an unknown pointer (double free, or allocated elsewhere)");
+        throw_misuse("step_plan: deallocate of an unknown pointer (double free, or allocated elsewhere)");
     if (requests_[i].bytes != bytes) [[unlikely]]
         throw_other_size(i, bytes);
     return i;
@@ -265,12 +265,11 @@ CUOTA_INLINE void planned_slab::begin_launch(stream_order& order, stream_ref s, 
                                              place where, host_waits& left) {
     for_each_live([&](index i) {
         if ((requests_[i].turn & ~is_live) <= until) return;
-        throw_misuse(
-            where,
-            "a graph was launched that uses the slab of a step_plan while a later step has {} of it{}{}",
-            {as_bytes(requests_[i].bytes),
-             labels_[i].name.is_empty() ? "" : std::string{": "} + labels_[i].name.text(),
-             labels_[i].where.line == 0 ? "" : " (" + place_text(labels_[i].where) + ')'});
+        throw_misuse(where,
+                     "graph_exec::launch: {} of the graph's step_plan slab are in use by a later step{}{}",
+                     {as_bytes(requests_[i].bytes),
+                      labels_[i].name.is_empty() ? "" : std::string{": "} + labels_[i].name.text(),
+                      labels_[i].where.line == 0 ? "" : " (" + place_text(labels_[i].where) + ')'});
     });
     std::uint32_t const lane = order.index_of(s);
     expect(lane);
@@ -286,7 +285,7 @@ CUOTA_INLINE void planned_slab::end_launch(stream_order& order, stream_ref s) {
 
 CUOTA_INLINE void planned_slab::throw_other_size(index i, std::size_t bytes) const {
     tag const name = labels_[i].name;
-    throw_misuse(labels_[i].where, "a step_plan: deallocate with the wrong size: {} of {}{}",
+    throw_misuse(labels_[i].where, "step_plan: deallocate with the wrong size: {} of {}{}",
                  {as_bytes(bytes), as_bytes(requests_[i].bytes),
                   name.is_empty() ? "" : std::string{" "} + name.text()});
 }

@@ -119,10 +119,10 @@ CUOTA_INLINE void place_requests(planned_step& step, plan_options options) {
 }
 
 CUOTA_INLINE void refuse_request_order(std::size_t row, place where) {
-    throw_misuse(
-        where,
-        "request {} of a step does not come after the one before: list them in the order they are made",
-        {row});
+    throw_misuse(where,
+                 "planned_step: request {} does not come after the previous one; list requests in the order "
+                 "of allocation",
+                 {row});
 }
 
 /// The last user of each byte.

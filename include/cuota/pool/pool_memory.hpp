@@ -174,8 +174,8 @@ CUOTA_INLINE void pool_memory::refuse_other_devices(stream_ref s, label const& w
     if (other == *device_ || peers_.has(other)) return;
     std::string const named = std::to_string(other.ordinal());
     throw_misuse(who.where,
-                 "{} of device {} was asked for memory on a stream of device {}, whose kernels cannot reach "
-                 "it: name device{{}} in the pool's `peers`",
+                 "{} of device {}: cannot allocate on a stream of device {}, whose kernels cannot access the "
+                 "memory; add device{{}} to the pool's `peers`",
                  {blocks_.title(), device_->ordinal(), named, named});
 }
 
@@ -210,7 +210,7 @@ CUOTA_INLINE std::optional<segment> pool_memory::take_segment(std::size_t bytes,
     node().arrived(bytes);
     if (reinterpret_cast<std::uintptr_t>(p) % granule != 0) {
         give_back(segment{p, bytes});
-        throw_misuse("{}: its source does not align memory to the {} bytes that it was asked for",
+        throw_misuse("{}: the source did not align memory to the requested {} bytes",
                      {blocks_.title(), granule});
     }
     return segment{p, bytes};

@@ -278,7 +278,7 @@ CUOTA_INLINE void* pool_state::take_for_graph(stream_ref s, block_request const&
     capture_scope* const scope = capture_of(s);
     if (!scope)
         throw_misuse(r.who.where,
-                     "{} was asked for memory on a stream that another thread captures: ask in that thread",
+                     "{}: cannot allocate on a stream that another thread captures; allocate in that thread",
                      {title()});
     if (r.bytes == 0) return nullptr;
     graph_key const graph{.graph = &graph_of(*scope)};

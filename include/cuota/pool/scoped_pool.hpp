@@ -229,7 +229,7 @@ CUOTA_INLINE scoped_pool::~scoped_pool() {
     if (state_->is_of_parent()) return;
     (void)state_->release_foreign_graphs();
     state_->close_to_requests();
-    report_failure_of([this] { throw_if_alive("ended"); });
+    report_failure_of([this] { throw_if_alive(" destroyed"); });
     state_->trim(0);
 }
 
@@ -241,7 +241,7 @@ CUOTA_INLINE std::size_t scoped_pool::release_foreign_graphs() noexcept {
 CUOTA_INLINE void scoped_pool::close() {
     if (state_->is_of_parent()) detail::throw_forked();
     if (state_->is_only_for_foreign_graphs()) (void)state_->release_foreign_graphs();
-    throw_if_alive("was closed");
+    throw_if_alive(": cannot close");
     state_->close_to_requests();
     state_->trim(0);
 }
@@ -304,8 +304,8 @@ CUOTA_INLINE device_set scoped_pool::peers_of(device on, options const& wanted, 
     peers.for_each([&](device peer) {
         if (!rt::can_reach(peer, on))
             detail::throw_misuse(where,
-                                 "pool {} of device {} cannot have device {} among its `peers`: the machine "
-                                 "does not let that one reach its memory",
+                                 "pool {} of device {}: cannot have device {} in `peers`: it has no peer "
+                                 "access to the pool's device",
                                  {title(wanted), on.ordinal(), peer.ordinal()});
     });
     return peers;
@@ -313,9 +313,9 @@ CUOTA_INLINE device_set scoped_pool::peers_of(device on, options const& wanted, 
 
 CUOTA_INLINE auto scoped_pool::without_peers(options const& wanted, place where) -> options const& {
     if (wanted.peers.is_empty()) return wanted;
-    detail::throw_misuse(
-        where, "pool {} cannot have `peers`: they are for device memory, and its source is one of its own",
-        {title(wanted)});
+    detail::throw_misuse(where,
+                         "pool {}: cannot have `peers`: they require the default source of device memory",
+                         {title(wanted)});
 }
 
 CUOTA_INLINE std::string scoped_pool::title(options const& wanted) {
@@ -324,9 +324,9 @@ CUOTA_INLINE std::string scoped_pool::title(options const& wanted) {
 
 CUOTA_INLINE void scoped_pool::throw_if_alive(char const* what) const {
     if (std::string const alive = state_->survivors(); !alive.empty())
-        detail::throw_misuse("{} {} while {}{}", {state_->title(), what, alive,
-                                                  alive.starts_with("1 ") ? "; end it before its pool"
-                                                                          : "; end them before their pool"});
+        detail::throw_misuse("{}{} while {}{}", {state_->title(), what, alive,
+                                                 alive.starts_with("1 ") ? "; free it before its pool"
+                                                                         : "; free them before their pool"});
 }
 
 }  // namespace cuota::inline v0

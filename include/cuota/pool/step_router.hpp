@@ -99,7 +99,7 @@ CUOTA_INLINE std::optional<step_recorder> step_router::end_step() noexcept {
 }
 
 CUOTA_INLINE void step_router::check_open(place where) const {
-    if (phase_ == phase::closed) throw_misuse(where, "a step_plan was asked for memory after its end");
+    if (phase_ == phase::closed) throw_misuse(where, "step_plan: allocation after its destruction");
 }
 
 CUOTA_INLINE void* step_router::try_take(stream_ref s, std::size_t bytes, label const& who,

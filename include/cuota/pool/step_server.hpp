@@ -177,17 +177,16 @@ CUOTA_INLINE void step_server::give_back_idle() noexcept {
 CUOTA_INLINE void step_server::refuse_deviation(stream_ref s, std::size_t bytes, label const& who) {
     if (!capture_of(s) || !with_router([](step_router const& r) { return r.is_served(); })) return;
     throw_misuse(who.where,
-                 "a step_plan in a capture was asked for {}{}, which is not what its plan has next: capture "
-                 "the step that was recorded, or record this one",
+                 "step_plan: during capture, the request of {}{} deviates from the recorded step; capture "
+                 "the same step, or record this one",
                  {as_bytes(bytes), who.name.is_empty() ? "" : std::string{" "} + who.name.text()});
 }
 
 CUOTA_INLINE void step_server::refuse_foreign_capture(stream_ref s, label const& who) {
     if (foreign_capture_of(s) == 0 || !with_router([](step_router const& r) { return r.is_served(); }))
         return;
-    throw_misuse(
-        who.where,
-        "a step_plan was asked for memory on a stream that others capture: capture the step by `capture`");
+    throw_misuse(who.where, "step_plan: cannot allocate on a stream that is captured outside cuota::capture; "
+                            "capture the step with cuota::capture");
 }
 
 CUOTA_INLINE void* step_server::allocate_unplanned(stream_ref s, std::size_t bytes, std::size_t alignment,

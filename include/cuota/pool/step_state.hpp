@@ -61,7 +61,7 @@ private:
         server_.with_router([&](step_router& r) {
             r.check_open(where);
             if (is_open_)
-                throw_misuse(where, "a step_plan was asked for what has to wait for the end of its step");
+                throw_misuse(where, "step_plan: not allowed while a step is open; end the step first");
             is_open_ = true;
         });
         try {
@@ -166,7 +166,7 @@ CUOTA_INLINE void step_state::use(planned_step step, place where) {
 CUOTA_INLINE void step_state::prepare(place where) {
     between_steps(
         [&] {
-            if (!step_) throw_misuse(where, "a step_plan was to be prepared before a step was recorded");
+            if (!step_) throw_misuse(where, "step_plan: cannot prepare: no step has been recorded");
             place_all();
             take_slab();
         },
@@ -183,7 +183,7 @@ CUOTA_INLINE void step_state::close() noexcept {
                  return all;
              }))
             left.add(h.name, h.where, h.bytes);
-        if (left.count() != 0) throw_misuse("a step_plan ended while {}", {left.text()});
+        if (left.count() != 0) throw_misuse("step_plan destroyed while {}", {left.text()});
     });
     report_failure_of([&] {
         server_.with_router([&](step_router& r) {
@@ -199,7 +199,7 @@ CUOTA_INLINE planned_step step_state::planned() const {
 
 CUOTA_INLINE planned_step step_state::planned_or_throw(place where) const {
     return server_.with_router([&](step_router const&) {
-        if (!is_placed_) throw_misuse(where, "a step_plan has no plan to save");
+        if (!is_placed_) throw_misuse(where, "step_plan: cannot save: it has no plan yet");
         return *step_;
     });
 }

@@ -244,8 +244,8 @@ CUOTA_INLINE void stream_order::drain(wait_point point) noexcept {
 
 CUOTA_INLINE void stream_order::begin_capture(std::span<std::uint64_t const> ids) {
     if (!captured_.empty())
-        throw_misuse(
-            "a step_plan was asked for memory in a capture while it is in another: one step at a time");
+        throw_misuse("step_plan: cannot allocate in a capture while another capture uses it; capture one "
+                     "step at a time");
     captured_.assign(ids.begin(), ids.end());
     for (lane& l : lanes_)
         if (is_of_capture(l.id)) l.captured_above = l.ticket;
@@ -292,11 +292,11 @@ CUOTA_INLINE event const* stream_order::mark_of(wait_point point) {
     if (from.recorded >= point.ticket) return from.mark.get();
     if (point.ticket > from.captured_above)
         throw_misuse(
-            "a block that was freed on one stream of a capture cannot be used on another: use one stream");
+            "capture: memory freed on one captured stream cannot be reused on another; use a single stream");
     from.mark_saw.reserve(from.seen.size());
     if (foreign_capture_of(from.stream) != 0)
-        throw_misuse("a block that was freed on a stream cannot be used on another while a foreign "
-                     "capture includes the first: end the capture before");
+        throw_misuse("cannot reuse memory on another stream than the one that freed it while that one is "
+                     "captured outside cuota::capture; end the capture first");
     bool const is_marked = mark_outside_capture(from.stream, [&from] {
         if (from.mark) from.mark->record_in(from.stream, 0);
         else from.mark = shared<stream_mark>::make(from.stream);

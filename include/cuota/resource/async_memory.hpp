@@ -83,7 +83,8 @@ CUOTA_INLINE void async_memory::deallocate_sync(void* p, std::size_t bytes, std:
 
 CUOTA_INLINE void async_memory::check_device_of(stream_ref s, label const& who) const {
     if (cuota::device const other = s.device(); other != device())
-        detail::throw_misuse(who.where, "async_memory of device {} was asked on a stream of device {}",
+        detail::throw_misuse(who.where,
+                             "async_memory: the resource belongs to device {}, the stream to device {}",
                              {device().ordinal(), other.ordinal()});
 }
 

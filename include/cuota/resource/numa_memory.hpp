@@ -38,7 +38,7 @@ namespace detail {
 [[nodiscard]] inline std::system_error refused_by_kernel(char const* call, int node) {
     int const why = errno;
     return {why, std::system_category(),
-            "cuota: the kernel refused " + std::string{call} + " for NUMA node " + std::to_string(node)};
+            "cuota: " + std::string{call} + " failed for NUMA node " + std::to_string(node)};
 }
 
 /// Returns whether the kernel supports NUMA queries, without which libnuma must not be called. Sets errno if not.
@@ -156,7 +156,7 @@ inline numa_node::numa_node(int number, place where) : number_{number} {
     if (detail::memory_of_node(number).total != 0) return;
     std::string others;
     for (numa_node const other : numa_nodes()) detail::append_message(others, " {}", {other.number()});
-    detail::throw_misuse(where, "there is no NUMA node {} with memory for this process, but these:{}",
+    detail::throw_misuse(where, "numa_node: node {} has no memory for this process; nodes with memory:{}",
                          {number, others});
 }
 
@@ -176,7 +176,7 @@ CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = pla
         static auto& guard = *new detail::process_lock;  // libnuma caches the mapping without synchronization
         std::lock_guard const lock{guard};
         if (::numa_node_to_cpus(to.number(), there.get()) != 0)
-            throw detail::refused_by_kernel("reading its processors", to.number());
+            throw detail::refused_by_kernel("numa_node_to_cpus", to.number());
     }
     bool has_any = false;
     for (unsigned i = 0; i != there->size; ++i) {
@@ -184,7 +184,9 @@ CUOTA_PROCESS_STATE inline void bind_this_thread(numa_node to, place where = pla
         has_any = has_any || ::numa_bitmask_isbitset(there.get(), i);
     }
     if (!has_any)
-        detail::throw_misuse(where, "this thread may run on no processor of NUMA node {}", {to.number()});
+        detail::throw_misuse(where,
+                             "bind_this_thread: this thread's affinity mask has no processor of NUMA node {}",
+                             {to.number()});
     if (::numa_sched_setaffinity(0, there.get()) != 0)
         throw detail::refused_by_kernel("sched_setaffinity", to.number());
 }

@@ -41,7 +41,7 @@ public:
         check_alignment(alignment, who, granule());
         if (bytes == 0) return nullptr;
         std::optional<std::size_t> const all = checked_round_up(bytes, granule());
-        char const* missing = "the system has no room for that many pages";
+        char const* missing = "not enough free host memory";
         driver_relief relief{memory_origin::host()};
         void* const p =
             all ? call_with_relief(relief, *all, [&] { return try_allocate(*all, who, missing); }) : nullptr;
@@ -65,7 +65,7 @@ private:
     // Returns null on failure, and sets `missing` to the reason.
     [[nodiscard]] void* try_allocate(std::size_t bytes, label const& who, char const*& missing) const {
         std::byte* const at = map_pages(bytes);
-        missing = "the system has no room for that many pages";
+        missing = "not enough free host memory";
         if (!at) return nullptr;
         try {
             missing = lock_new(at, bytes, who);
@@ -80,7 +80,7 @@ private:
 
     /// Returns null on success, else the reason of the failure.
     [[nodiscard]] char const* lock_new(std::byte* at, std::size_t bytes, label const& who) const {
-        if (!self().settle(at, bytes)) return "its pages found no room";
+        if (!self().settle(at, bytes)) return "not enough free memory on the NUMA node";
         rt::on_behalf_of(who.where, who.name);
         return rt::lock_pages(at, bytes) ? nullptr : "cudaHostRegister could not page-lock that much memory";
     }

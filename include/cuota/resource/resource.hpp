@@ -185,8 +185,7 @@ CUOTA_INLINE void refuse_count(label who) {
 }
 
 CUOTA_INLINE void refuse_alignment(std::size_t alignment, std::size_t largest, place where) {
-    throw_misuse(where, "an alignment of {} cannot be honoured: it must be a power of two up to {}",
-                 {alignment, largest});
+    throw_misuse(where, "unsupported alignment {}: must be a power of two, at most {}", {alignment, largest});
 }
 
 CUOTA_INLINE std::size_t bytes_of(std::size_t count, label const& who) {

@@ -159,8 +159,8 @@ CUOTA_INLINE device::memory_info device::memory() const {
 CUOTA_INLINE void device::synchronize() const {
     detail::expect_no_region("cudaDeviceSynchronize");
     if (detail::captured_streams::are_any())
-        detail::throw_misuse(
-            "a device was to be waited for while a stream is captured, which would spoil that");
+        detail::throw_misuse("device::synchronize: not allowed while a stream is being captured, because it "
+                             "would invalidate the capture; synchronize before or after it");
     device_scope const here{*this};
     rt::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }

@@ -72,7 +72,8 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void device_set::refuse(device d) {
-    detail::throw_misuse("a device_set cannot hold device {}: ordinals are 0 to {}", {d.ordinal(), most - 1});
+    detail::throw_misuse("device_set: cannot hold device {}: ordinals range from 0 to {}",
+                         {d.ordinal(), most - 1});
 }
 
 }  // namespace cuota::inline v0

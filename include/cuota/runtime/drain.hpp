@@ -49,12 +49,13 @@ namespace cuota::inline v0::rt {
 
 CUOTA_INLINE void refuse_own_capture(stream_ref s, char const* what, char const* instead, place where) {
     if (cuota::detail::capture_of(s)) [[unlikely]]
-        cuota::detail::throw_misuse(where, "{} on a stream that is captured: {}", {what, instead});
+        cuota::detail::throw_misuse(where, "{} on a stream that is being captured; {}", {what, instead});
 }
 
 CUOTA_INLINE void refuse_foreign_capture(stream_ref s, char const* what, char const* instead, place where) {
     if (cuota::detail::foreign_capture_of(s) != 0) [[unlikely]]
-        cuota::detail::throw_misuse(where, "{} on a stream that others capture: {}", {what, instead});
+        cuota::detail::throw_misuse(where, "{} on a stream that is captured outside cuota::capture; {}",
+                                    {what, instead});
 }
 
 CUOTA_INLINE void refuse_captured(stream_ref s, char const* what, char const* instead, place where) {
@@ -104,8 +105,8 @@ CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
         report_failure_of([&] {
             is_over = cuota::detail::is_captured(s);
             if (auto* const scope = cuota::detail::capture_of(s))
-                scope->fail(std::make_exception_ptr(
-                    misuse{"what a stream had taken in for a graph was to be waited for, after a failure"}));
+                scope->fail(
+                    std::make_exception_ptr(misuse{"capture: cannot wait for captured work after an error"}));
         });
     if (is_over) return cuota::detail::capture_of(s) == nullptr;
     if (!s.is_reachable()) [[unlikely]]
@@ -125,13 +126,14 @@ CUOTA_INLINE bool drain_outside_foreign_capture(stream_ref s) noexcept {
 }  // namespace detail
 
 CUOTA_INLINE bool drain(stream_ref s) noexcept {
-    return !detail::is_foreign_misuse(s, "work was not waited for", "end the capture before") &&
+    return !detail::is_foreign_misuse(s, "cannot wait for work", "end the capture first") &&
            detail::drain_outside_foreign_capture(s);
 }
 
 CUOTA_INLINE bool is_kept_for_foreign_graph(stream_ref s) noexcept {
-    return detail::is_foreign_misuse(s, "memory was freed and stays allocated, because the graph may use it,",
-                                     "free it when the graph is no longer launched, or use a scoped_pool");
+    return detail::is_foreign_misuse(s, "cannot free memory",
+                                     "it stays allocated, because the graph may use it: free it after the "
+                                     "last launch, or use a scoped_pool");
 }
 
 CUOTA_INLINE bool drain_to_free(stream_ref s) noexcept {

@@ -180,7 +180,8 @@ CUOTA_INLINE bool try_order_after(stream_ref s, event const& e) {
 CUOTA_INLINE void order_after_work_of(stream_ref s, stream_ref other) {
     std::uint64_t const capture = foreign_capture_of(other);
     if (capture != 0 && capture != foreign_capture_of(s))
-        throw_misuse("a stream was to wait for one that others capture: end the capture before");
+        throw_misuse("cannot order work after a stream that is captured outside cuota::capture; end the "
+                     "capture first");
     s.wait(event{other});
 }
 
@@ -222,7 +223,7 @@ CUOTA_INLINE void event::record_in(stream_ref s, std::uint64_t foreign) {
 }
 
 CUOTA_INLINE bool event::is_done() const {
-    refuse_captured("was asked whether it is done", {});
+    refuse_captured("event::is_done", {});
     rt::beside_capture const beside;
     cudaError_t const code = cudaEventQuery(native());
     if (code == cudaErrorNotReady) {
@@ -235,14 +236,17 @@ CUOTA_INLINE bool event::is_done() const {
 
 CUOTA_INLINE void event::synchronize() const {
     detail::expect_no_region("cudaEventSynchronize");
-    refuse_captured("was to be waited for on the host", {});
+    refuse_captured("event::synchronize", {});
     rt::beside_capture const beside;
     rt::check(cudaEventSynchronize(native()), "cudaEventSynchronize");
 }
 
 CUOTA_INLINE void event::refuse_captured(char const* what, place where) const {
     if (capture_ != 0 || foreign_ != 0) [[unlikely]]
-        detail::throw_misuse(where, "an event that stands for captured work {}", {what});
+        detail::throw_misuse(where,
+                             "{}: the event was recorded during a capture and has no completion state; "
+                             "record one after the graph's launch",
+                             {what});
 }
 
 CUOTA_INLINE cudaEvent_t event::native() const {
@@ -270,7 +274,8 @@ CUOTA_INLINE time_mark::time_mark(stream_ref s) {
 
 CUOTA_INLINE void time_mark::record(stream_ref s) {
     detail::on_device_of const here{s};
-    rt::refuse_captured(s, "a time was to be taken", "take it around the launches of the graph");
+    rt::refuse_captured(s, "time_mark: cannot record a time",
+                        "record it before or after the launches of the graph");
     rt::check(cudaEventRecord(native(), s.get()), "cudaEventRecord");
 }
 
@@ -296,10 +301,10 @@ CUOTA_INLINE bool stream_ref::try_wait(event const& done) const {
     cuota::detail::capture_scope const* const scope = cuota::detail::capture_scope::here();
     std::uint64_t const mine = scope && scope->has(id()) ? scope->number() : 0;
     if (done.capture_ != mine) [[unlikely]]
-        throw misuse{
-            mine == 0
-                ? "a stream was to wait for captured work outside of its capture: name all streams in capture"
-                : "a stream was to wait for work outside of its capture: let capture wait for it before"};
+        throw misuse{mine == 0 ? "stream::wait: cannot wait outside a capture for an event that was recorded "
+                                 "in it; pass all streams to capture"
+                               : "stream::wait: cannot wait in a capture for an event that was recorded "
+                                 "outside it; wait before the capture"};
     if (mine == 0 && done.foreign_ == 0 && cuota::detail::foreign_capture_of(*this) != 0) [[unlikely]]
         return false;
     rt::check(cudaStreamWaitEvent(get(), done.native(), 0), "cudaStreamWaitEvent");
@@ -316,8 +321,8 @@ CUOTA_INLINE bool drain(event const& e) noexcept {
     cuota::detail::expect_no_region("cudaEventSynchronize");
     if (e.capture_ != 0) [[unlikely]] {
         if (auto* const scope = cuota::detail::capture_scope::here())
-            scope->fail(std::make_exception_ptr(
-                misuse{"an event that stands for captured work was to be waited for, after a failure"}));
+            scope->fail(
+                std::make_exception_ptr(misuse{"capture: cannot wait for captured work after an error"}));
         return false;
     }
     if (cuota::detail::foreign_capture_of(e) != 0) return false;

@@ -59,9 +59,9 @@ template <class F>
 void for_each_index(stream_ref s, std::size_t n, F f, char const* name = "for_each_index",
                     place where = place::here()) {
 #if !defined(__CUDACC__)  // nvcc's host pass wraps lambdas in a type that is not trivially copyable
-    static_assert(std::is_trivially_copyable_v<F>,
-                  "a kernel's body travels to the device byte by byte: of a lease "
-                  "capture its device_span, not the lease");
+    static_assert(
+        std::is_trivially_copyable_v<F>,
+        "a kernel's body must be trivially copyable: capture the device_span of a lease, not the lease");
 #endif
     if (n == 0) return;
     detail::launch_kernel(s, detail::kernel_grid::of(n, false), detail::each_index<F>{n, std::move(f)}, name,

@@ -190,7 +190,8 @@ CUOTA_INLINE void graph_exec::launch(stream_ref s, place where) {
     if (!exec_.get()) detail::throw_misuse(where, "a graph was launched after it was moved from");
     if (detail::is_captured(s) || s.is_capturing())
         detail::throw_misuse(
-            where, "a graph was launched into a capture: launch it beside the one that comes of that");
+            where,
+            "graph_exec::launch: cannot launch on a stream that is being captured; launch after the capture");
     struct ending {
         graph_exec& of;
         stream_ref s;
@@ -297,17 +298,17 @@ CUOTA_INLINE std::vector<stream_share> capture_session::shares_of(std::span<stre
 
 CUOTA_INLINE dynamic_array<captured_stream> capture_session::described(std::span<stream_ref const> streams,
                                                                        place where) {
-    if (streams.empty()) throw_misuse(where, "a capture of no stream");
+    if (streams.empty()) throw_misuse(where, "capture: the list of streams is empty");
     if (capture_scope::here())
-        throw_misuse(where, "a capture was begun in another one of this thread: end that first");
+        throw_misuse(where,
+                     "capture: cannot begin within another capture of this thread; end that one first");
     dynamic_array<captured_stream> all;
     for (stream_ref const s : streams) {
         if (s.get() == nullptr || s.get() == cudaStreamLegacy)
-            throw_misuse(where,
-                         "the legacy default stream was to be captured, which CUDA cannot: use a stream");
+            throw_misuse(where, "capture: CUDA cannot capture the legacy default stream; create a stream");
         all.push_back({s.get(), s.id(), s.device().ordinal()});
         if (std::ranges::count(all, all.back().id, &captured_stream::id) != 1)
-            throw_misuse(where, "a capture names one stream twice");
+            throw_misuse(where, "capture: the list of streams has one stream twice");
     }
     return all;
 }
@@ -316,7 +317,7 @@ CUOTA_INLINE void capture_session::check_and_wait() const {
     rt::beside_capture const beside;
     for (stream_share const& s : streams_) {
         if (stream_ref{s}.is_capturing())
-            throw_misuse(where_, "a stream was to be captured that is captured already");
+            throw_misuse(where_, "capture: the stream is already being captured");
         on_device_of const here{s, where_};
         rt::check(cudaStreamSynchronize(s.get()), "cudaStreamSynchronize", where_);
     }
@@ -368,7 +369,7 @@ CUOTA_INLINE void capture_session::refuse(cudaError_t code) const {
     cuda_error const error = rt::error_of(code, "cudaStreamEndCapture", where_);
     if (by.empty()) throw error;
     throw cuda_error{static_cast<int>(code), "cudaStreamEndCapture",
-                     std::string{cudaGetErrorName(code)} + ": the capture was spoiled by " + by, where_};
+                     std::string{cudaGetErrorName(code)} + ": the capture was invalidated by " + by, where_};
 }
 
 CUOTA_INLINE void capture_session::leave() noexcept {

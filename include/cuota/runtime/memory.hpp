@@ -126,7 +126,7 @@ CUOTA_INLINE bool device_free(void* p) noexcept {
 
 CUOTA_INLINE void* async_allocate(std::size_t bytes, stream_ref s) {
     cuota::detail::on_device_of const here{s};
-    refuse_captured(s, "async_memory was asked", "take its memory before, or use a scoped_pool");
+    refuse_captured(s, "async_memory: cannot allocate", "allocate before the capture, or use a scoped_pool");
     if (bytes > detail::max_request) return nullptr;
     void* p = nullptr;
     return detail::granted(cudaMallocAsync(&p, bytes, s.get()), p, "cudaMallocAsync");

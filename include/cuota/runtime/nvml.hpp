@@ -160,7 +160,7 @@ private:
     template <class Call, class Ask>
     [[nodiscard]] std::string asked(char const* name, Call* call, Ask ask) const {
         if (!is_there()) return why_not_;
-        if (made_.is_of_parent()) return "NVML was opened by the parent of this forked process";
+        if (made_.is_of_parent()) return "NVML was loaded before fork(), by the parent process";
         if (!call) return std::string{"the library has no "} + name;
         detail::nvml_abi::result const code = ask(call);
         return code == detail::nvml_abi::success ? "" : words(name, code);
@@ -320,7 +320,7 @@ CUOTA_INLINE detail::nvml_abi::processes_call* nvml::newest(find_symbol const& f
 
 CUOTA_INLINE std::string nvml::words(char const* name, detail::nvml_abi::result code) const {
     char const* const text = error_ ? error_(code) : nullptr;
-    return detail::message("{} said {}", {name, text ? text : "error " + std::to_string(code)});
+    return detail::message("{} failed: {}", {name, text ? text : "error " + std::to_string(code)});
 }
 
 CUOTA_INLINE std::string nvml::found(std::string const& pci, detail::nvml_abi::handle& device) const {

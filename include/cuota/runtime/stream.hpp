@@ -320,14 +320,14 @@ CUOTA_INLINE cuota::device stream_ref::device() const {
 CUOTA_INLINE void stream_ref::synchronize(place where) const {
     detail::expect_no_region("cudaStreamSynchronize");
     detail::on_device_of const here{*this, where};
-    refuse_captured("was to be waited for on the host", where);
+    refuse_captured("stream::synchronize", where);
     rt::beside_capture const beside;
     rt::check(cudaStreamSynchronize(get()), "cudaStreamSynchronize", where);
 }
 
 CUOTA_INLINE bool stream_ref::is_idle() const {
     detail::on_device_of const here{*this};
-    refuse_captured("was asked whether it is idle", {});
+    refuse_captured("stream::is_idle", {});
     rt::beside_capture const beside;
     cudaError_t const code = cudaStreamQuery(get());
     if (code == cudaErrorNotReady) {
@@ -347,8 +347,10 @@ CUOTA_INLINE bool stream_ref::is_capturing() const {
 
 CUOTA_INLINE void stream_ref::refuse_captured(char const* what, place where) const {
     if (detail::is_captured(*this) || is_capturing())
-        detail::throw_misuse(
-            where, "a stream {} while it is captured, which would spoil that: do so before or after", {what});
+        detail::throw_misuse(where,
+                             "{}: not allowed while the stream is being captured, because it would "
+                             "invalidate the capture; call it before or after the capture",
+                             {what});
 }
 
 [[gnu::noinline]] CUOTA_INLINE std::uint64_t stream_ref::unowned_id() const {
@@ -369,9 +371,8 @@ CUOTA_INLINE void stream_ref::refuse_elsewhere(place where) const {
     if (is_reachable()) return;
     detail::throw_misuse(
         where,
-        "cudaStreamPerThread of thread {} was used in thread {}, where that handle names another stream: use "
-        "it and end "
-        "its leases, batches and frames in the thread that it belongs to, or use a cuota::stream",
+        "cannot use cudaStreamPerThread of thread {} in thread {}, where that handle denotes another stream; "
+        "use it, and destroy its leases, batches and frames, in its own thread, or use a cuota::stream",
         {state().thread.system_id, detail::host_thread::current().system_id});
 }
 
