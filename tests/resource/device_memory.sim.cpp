@@ -3,9 +3,37 @@
 
 #include <cuota/resource/device_memory.hpp>
 
+#include <cuota/runtime/peer_access.hpp>
+
 #include "support/catch.hpp"
 #include "support/driver_suite.hpp"
+#include "support/machine.hpp"
+#include "support/thrown.hpp"
 
 TEST_CASE("device_memory behaves as memory of a driver", "[resource][device_memory]") {
     support::behaves_as_driver_memory<cuota::device_memory>("cudaMalloc");
+}
+
+TEST_CASE("a stream of a device whose kernels cannot access the memory is refused",
+          "[resource][device_memory][peers]") {
+    support::machine const machine{{.devices = 2}};
+    cuota::stream const near;
+    cuota::stream const far = [] {
+        cuota::device_scope const there{cuota::device{1}};
+        return cuota::stream{};
+    }();
+    cuota::device_memory memory{cuota::device{0}};
+    auto const refused = support::thrown<cuota::misuse>([&] {
+        (void)memory.allocate(far, 1000, 256, {"x", {"train.cpp", 4}});
+    });
+    for (char const* const part : {"train.cpp:4", "belongs to device 0", "the stream to device 1"})
+        CHECK(support::has(refused.what(), part));
+    CHECK(cuota::simulator::live().device_allocations == 0);
+    CHECK(memory.allocate(far, 0) == nullptr);
+
+    cuota::rt::allow_reach(cuota::device{1}, cuota::device{0});
+    for (cuota::stream const* const s : {&near, &far}) {
+        void* const p = memory.allocate(*s, 1000);
+        memory.deallocate(*s, p, 1000);
+    }
 }

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 
+#include <cuota/core/config.hpp>
+#include <cuota/core/error.hpp>
 #include <cuota/core/error_sink.hpp>
 #include <cuota/resource/idle_memory.hpp>
 #include <cuota/resource/resource.hpp>
@@ -72,6 +74,9 @@ private:
     cuota::device where_;
 };
 
+/// Throws misuse if kernels of the stream's device cannot access the memory at p, which is on the device `where`; cuda_error.
+void refuse_out_of_reach(device where, stream_ref s, void const* p, label const& who);
+
 /// Resource on a synchronous driver call and cudaFree. deallocate waits for the stream first, since CUDA does not guarantee that cudaFree
 /// does.
 /// Take: name and function of the call.
@@ -80,9 +85,19 @@ class blocking_memory : public driver_memory<Kind> {
 public:
     using driver_memory<Kind>::driver_memory;
 
-    [[nodiscard]] void* allocate(stream_ref, std::size_t bytes, std::size_t alignment = default_alignment,
+    [[nodiscard]] void* allocate(stream_ref s, std::size_t bytes, std::size_t alignment = default_alignment,
                                  label const& who = {}) {
-        return allocate_sync(bytes, alignment, who);
+        void* const p = allocate_sync(bytes, alignment, who);
+        if constexpr (Kind == memory_kind::device)
+            if (p && s.is_owned() && s.device() != this->device()) [[unlikely]] {
+                try {
+                    refuse_out_of_reach(this->device(), s, p, who);
+                } catch (...) {
+                    deallocate_sync(p, bytes, alignment);
+                    throw;
+                }
+            }
+        return p;
     }
     void deallocate(stream_ref s, void* p, std::size_t bytes,
                     std::size_t alignment = default_alignment) noexcept {
@@ -101,3 +116,23 @@ public:
 };
 
 }  // namespace cuota::inline v0::detail
+
+#if CUOTA_DEFINE_MEMORY
+
+#include <cuota/runtime/peer_access.hpp>
+
+namespace cuota::inline v0::detail {
+
+CUOTA_INLINE void refuse_out_of_reach(device where, stream_ref s, void const* p, label const& who) {
+    int const user = s.device().ordinal();
+    if (rt::out_of_reach(device{user}, p))
+        throw_misuse(who.where,
+                     "device_memory: the resource belongs to device {}, the stream to device {}, whose "
+                     "kernels cannot access "
+                     "the memory; use a stream of device {}, or a scoped_pool with device {} in its `peers`",
+                     {where.ordinal(), user, where.ordinal(), user});
+}
+
+}  // namespace cuota::inline v0::detail
+
+#endif
