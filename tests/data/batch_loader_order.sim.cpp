@@ -191,7 +191,7 @@ TEST_CASE("a loader is given one order, and a place among its processes that the
     CHECK(has(thrown<cuota::misuse>([&] {
                   cuota::batch_loader{from, {.batch = 1, .seed = 1, .sampler = cuota::sequential_sampler{}}};
               }).what(),
-              "a loader of numbers was given a seed and a sampler"));
+              "loader of numbers: seed and sampler cannot be combined"));
     CHECK_THROWS_AS((cuota::batch_loader{from, {.batch = 1, .part = {2, 2}}}), cuota::misuse);
     CHECK_THROWS_AS((cuota::batch_loader{from, {.batch = 1, .sampler = cuota::subset_sampler{{10}}}}),
                     cuota::misuse);

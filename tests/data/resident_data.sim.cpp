@@ -239,7 +239,7 @@ TEST_CASE("data on a device is loaded there", "[data][resident_data]") {
     resident_data const data{numbered_source{10}, {.batch = 5}};
     cuota::device_scope const there{cuota::device{1}};
     CHECK(mentions(thrown<cuota::misuse>([&] { (void)data.loader({.batch = 5}); }).what(),
-                   "the data of numbers is on device 0, and was to be loaded on device 1"));
+                   "resident_data of numbers: the data is on device 0, but the current device is 1"));
 }
 
 TEST_CASE("no data at all is on the device, too", "[data][resident_data]") {

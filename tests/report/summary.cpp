@@ -101,7 +101,7 @@ device                       total       free       ours   in pools  elsewhere  
 pool                                            requested   allocated      active    reserved
 empty (budget ?)                                      0 B         0 B         0 B         0 B
   0 blocks in 0 segments                 peak         0 B         0 B         0 B         0 B
-  nothing free)");
+  no free memory)");
 }
 
 TEST_CASE("budgets without a limit have no bar, and those at or over theirs a full one",
@@ -218,7 +218,7 @@ TEST_CASE("pools stand with what they reserve first, and say how much of what is
     std::vector<std::string> const rows = rows_of(summary(s), "pool");
     REQUIRE(rows.size() == 9);
     CHECK(rows[0].starts_with("a (budget ?)  "));
-    CHECK(rows[2] == "  nothing free");
+    CHECK(rows[2] == "  no free memory");
     CHECK(rows[3].starts_with("b (managed, budget ?)  "));
     CHECK(rows[5] == "  free 100 B in 1 block, the largest 100 B: 0 % fragmented");
     CHECK(rows[6].starts_with("c (pinned, budget ?)  "));
@@ -263,13 +263,13 @@ TEST_CASE("other holders stand with the largest first, used and cached apart", "
                  {"c", 0, {{"parts", {}, 100, true}}},
                  {"a", 0, {{"weights", {"a.cpp", 1}, 60}}}};
     CHECK(
-        rows_of(summary(s), "held besides") ==
+        rows_of(summary(s), "other holders") ==
         std::vector<std::string>{
             R"(c                                      0 B      100 B  gpu                 parts)",
             R"(a                                     60 B        0 B  gpu                 weights (a.cpp:1))",
             R"(b                                     60 B        0 B  gpu                 untagged)",
             R"(nothing                                0 B        0 B  ?)"});
-    CHECK(rows_of(summary(s, {.most_holders = 2}), "held besides")[2] == "  and 2 more, 60 B");
+    CHECK(rows_of(summary(s, {.most_holders = 2}), "other holders")[2] == "  and 2 more, 60 B");
 }
 
 TEST_CASE("of a device is told what is gone elsewhere, and what nobody accounts for", "[report][summary]") {

@@ -451,6 +451,6 @@ TEST_CASE("a picture that cannot be written is said to be so", "[report][timelin
     CHECK_THROWS_AS(cuota::write_timeline_svg(none, r, {.height = 279}), cuota::misuse);
     auto const refused =
         support::thrown<cuota::misuse>([&] { cuota::write_timeline_svg(none, r, {.sources = {5}}); });
-    CHECK(svg_says(refused.what(), "a timeline of source 5: the recording has 5"));
+    CHECK(svg_says(refused.what(), "source index 5 is out of range: the recording has 5 sources"));
     CHECK(none.str().empty());
 }

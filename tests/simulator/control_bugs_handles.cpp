@@ -99,7 +99,7 @@ constexpr bug stale[] = {
          CHECK(cudaFreeAsync(p, t.a) == cudaSuccess);
          CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
      }},
-    {"an event taken for a stream", handles, "was given a handle of nothing",
+    {"an event taken for a stream", handles, "was called with an invalid handle",
      [](trial& t) {
          auto* const s = t.fixed ? t.a : reinterpret_cast<cudaStream_t>(t.event);
          t.place(cudaMemsetAsync(t.device, 0, size, s));
@@ -165,13 +165,13 @@ constexpr int line_of_ask = __LINE__ + 1;
 void ask(void*) { (void)cudaStreamQuery(nullptr); }
 
 constexpr bug calls[] = {
-    {"a CUDA call inside of a host function", inside, "was made inside of a host function",
+    {"a CUDA call inside of a host function", inside, "was called inside a host function",
      [](trial& t) {
          t.place(cudaSuccess, line_of_ask);
          t.place(cudaLaunchHostFunc(t.a, t.fixed ? nothing : ask, nullptr));
          REQUIRE(cudaStreamSynchronize(t.a) == cudaSuccess);
      }},
-    {"a CUDA call inside of a kernel", inside, "was made inside of a kernel",
+    {"a CUDA call inside of a kernel", inside, "was called inside a kernel",
      [](trial& t) {
          t.place(cudaSuccess, line_of_ask);
          t.place(cuota_simulator_launch(t.a, "ask", t.fixed ? nothing : ask, nullptr, nullptr));

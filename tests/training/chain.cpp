@@ -44,7 +44,7 @@ TEST_CASE("a chain rounds each of its sizes up, and nothing else", "[training][c
     unsigned const line = __LINE__ + 1;
     auto const refused = support::thrown<cuota::misuse>([&] { (void)c.rounded_to(500); });
     CHECK(refused.where().line == line);
-    CHECK(support::has(refused.what(), "a granule of 500 bytes is no power of two"));
+    CHECK(support::has(refused.what(), "chain::rounded_to: granule 500 is not a power of two"));
     CHECK_THROWS_AS(c.rounded_to(0), cuota::misuse);
 }
 
@@ -69,7 +69,8 @@ TEST_CASE("a chain that is none is refused with what is wrong", "[training][chai
 TEST_CASE("a chain whose sizes no number holds is refused", "[training][chain]") {
     std::size_t const half = cuota::unlimited / 2;
     CHECK_NOTHROW((chain{{{half}}}).check());
-    CHECK(support::has(complaint_about({{{half + 1}}}), "up to stage 0 add up to more"));
+    CHECK(support::has(complaint_about({{{half + 1}}}),
+                       "the total size of the stages up to stage 0 overflows"));
     CHECK_NOTHROW((chain{{{0, half, 0, 0}, {0, 0, half, 0}, {0, 0, 0, 1}}}).check());
     CHECK(support::has(complaint_about({{{0, half, 0, 0}, {0, 0, half, 0}, {0, 0, 0, 2}}}), "up to stage 2"));
 }

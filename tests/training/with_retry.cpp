@@ -350,7 +350,7 @@ TEST_CASE("a rank whose smallest part is refused, or that fails, is named to the
                 with_retry(12, step, {.largest = 4, .smallest = 4, .begin = [] {}, .ranks = &mine});
                 return std::string{"through"};
             });
-            std::string const others = is_refused ? "rank 1 was refused at a part of 4" : "gone: 1";
+            std::string const others = is_refused ? "rank 1 was refused memory for a part of 4" : "gone: 1";
             CHECK(ends == std::vector<std::string>{others, "its own", others});
         }
 }

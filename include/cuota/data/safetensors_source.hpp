@@ -339,7 +339,7 @@ private:
             detail::throw_data_error(from.name(), 0, "cannot read a header of {} bytes: {}",
                                      {bytes, bytes > max_header
                                                  ? "the maximum is " + std::to_string(max_header)
-                                                 : "the file has " + std::to_string(held)});
+                                                 : "the file holds " + std::to_string(held)});
         std::string text(bytes, '\0');
         from.read_exact(number.size(), std::as_writable_bytes(std::span{text}));
         if (!text.starts_with('{'))
