@@ -204,7 +204,7 @@ TEST_CASE("program: what was refused is a problem, with what was missing", "[rep
     CHECK(
         is_told(found, "activations", line, 16_MiB, "budget trainer refused 1 request, short by 16.0 MiB;"));
     CHECK(found.at(0).of == 32_MiB);
-    CHECK(found.at(0).text.find("as much free") == std::string::npos);
+    CHECK(found.at(0).text.find("that much free") == std::string::npos);
     CHECK(asking(16_MiB, line).empty());
 }
 
@@ -221,7 +221,7 @@ TEST_CASE("program: a refusal while enough lies free in pieces says so", "[repor
     REQUIRE(found.size() == 1);
     CHECK(found[0].bytes == 32_MiB);
     CHECK(found[0].text.find("refused 2 requests") != std::string::npos);
-    CHECK(found[0].text.find("each time its pools had as much free") != std::string::npos);
+    CHECK(found[0].text.find("each time its pools had that much free") != std::string::npos);
 }
 
 TEST_CASE("program: what a budget above refuses is that one's, with what it lacked",

@@ -76,10 +76,10 @@ tag                                live   share           peak    blocks     ste
 weights                         1.0 KiB    57 %        1.0 KiB         2         4  main
 activations                       768 B    43 %        1.2 KiB         1         0  main
 
-held besides                        in use     cached  budget              most
+other holders                       in use     cached  budget              largest
 loader train                         768 B      256 B  batches             staging (loader.cpp:7)
 
-device                       total       free       ours   in pools  elsewhere   at start    unknown
+device                       total       free        own   in pools   external   at start    unknown
 0 simulated                1.0 GiB    1.0 GiB   16.0 KiB    6.0 KiB    4.0 KiB    1.0 KiB    3.0 KiB)");
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("a summary of nothing says so, and has no headings for what there is n
     CHECK(summary(s) ==
           R"(memory at 1970-01-01 00:00:00 UTC
 
-device                       total       free       ours   in pools  elsewhere   at start    unknown
+device                       total       free        own   in pools   external   at start    unknown
 1 simulated                  100 B       90 B       10 B        0 B        0 B          -        0 B)");
     s.devices.clear();
     s.pools = {pool_with("empty", {})};

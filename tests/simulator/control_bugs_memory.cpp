@@ -128,7 +128,7 @@ constexpr bug kernels[] = {
 };
 
 constexpr bug copies[] = {
-    {"a copy that runs past the end", ranges, "wants 1001 bytes from #",
+    {"a copy that runs past the end", ranges, "requests 1001 bytes from #",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
@@ -136,7 +136,7 @@ constexpr bug copies[] = {
          t.place(cudaMemcpyAsync(p, from.data(), size + t.wrong, up, t.a));
          CHECK(free_when_done(p) == cudaSuccess);
      }},
-    {"a copy that begins before the start", ranges, "wants 1000 bytes from 16 bytes before",
+    {"a copy that begins before the start", ranges, "requests 1000 bytes from 16 bytes before",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, 2 * size));
@@ -144,14 +144,14 @@ constexpr bug copies[] = {
          t.place(cudaMemcpyAsync(to, t.pinned, size, up, t.a));
          CHECK(free_when_done(p) == cudaSuccess);
      }},
-    {"a memset of elements that counts bytes", ranges, "wants 4000 bytes from #",
+    {"a memset of elements that counts bytes", ranges, "requests 4000 bytes from #",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
          t.place(cudaMemsetAsync(p, 0, t.fixed ? size : size * sizeof(int), t.a));
          CHECK(free_when_done(p) == cudaSuccess);
      }},
-    {"a rectangle with the pitch of another", ranges, "wants 1324 bytes from #",
+    {"a rectangle with the pitch of another", ranges, "requests 1324 bytes from #",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, 10 * 100));
@@ -159,7 +159,7 @@ constexpr bug copies[] = {
          t.place(cudaMemset2DAsync(p, pitch, 0, 100, 10, t.a));
          CHECK(free_when_done(p) == cudaSuccess);
      }},
-    {"a rectangle with width and height confused", ranges, "wants",
+    {"a rectangle with width and height confused", ranges, "requests",
      [](trial& t) {
          void* p = nullptr;
          constexpr std::size_t width = 100, height = 10;
@@ -471,7 +471,7 @@ constexpr bug mappings[] = {
          if (t.fixed) REQUIRE(v.open() == CUDA_SUCCESS);
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, pointer(v.start)));
      }},
-    {"a memset of what may only be read", ranges, "wants 1000 bytes from #",
+    {"a memset of what may only be read", ranges, "requests 1000 bytes from #",
      [](trial& t) {
          address_space v;
          REQUIRE(v.reserve() == CUDA_SUCCESS);

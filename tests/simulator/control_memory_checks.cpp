@@ -400,7 +400,7 @@ TEST_CASE("what the program says of itself is in the messages", "[simulator][mem
     CHECK(has(leaks.front(), "from cudaMalloc at train.cpp:31"));
     cuota_simulator_next_call("/somewhere/train.cpp", 32, "");
     CHECK(cudaMemset(p, 0, 101) == cudaErrorInvalidValue);
-    CHECK(has(only_misuse(), "cudaMemset at train.cpp:32 wants 101 bytes from #"));
+    CHECK(has(only_misuse(), "cudaMemset at train.cpp:32 requests 101 bytes from #"));
     CHECK(cudaMemset(p, 0, 100) == cudaSuccess);  // the location was for one call
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
     CHECK(cudaFree(p) == cudaSuccess);

@@ -244,7 +244,7 @@ CUOTA_INLINE std::size_t placement::device_of(std::size_t layer, place where) co
 CUOTA_INLINE placement_refused::placement_refused(refusal facts, std::size_t missing, std::size_t device,
                                                   std::size_t missing_there)
     : out_of_memory{"placement_refused",
-                    "cuota::placement_refused: out of memory, and out of host memory for the details",
+                    "cuota::placement_refused: out of memory; the details do not fit in host memory",
                     std::move(facts)},
       missing_{missing},
       device_{device},
