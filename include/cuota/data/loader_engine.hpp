@@ -318,8 +318,7 @@ CUOTA_INLINE std::optional<batch_line::delivery> loader_engine::next(std::stop_t
     }
     if (std::exception_ptr const failure = line_.failure_here()) std::rethrow_exception(failure);
     throw_misuse("loader of {}: cannot return the next batch: live batches hold all {} device slots; destroy "
-                 "one first, or "
-                 "increase device_slots",
+                 "one first, or increase device_slots",
                  {name(), plan().device_slots});
 }
 

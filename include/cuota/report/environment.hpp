@@ -104,8 +104,7 @@ CUOTA_INLINE std::string no_device_text(environment_facts const& e) {
 CUOTA_INLINE std::string mismatch_text(environment_facts const& e) {
     return "the driver's library" + (e.driver_release.empty() ? "" : ' ' + e.driver_release) +
            " and its kernel module have different versions: restart the machine, as after every update of "
-           "the "
-           "driver, or remove CUDA's compatibility package from the container";
+           "the driver, or remove CUDA's compatibility package from the container";
 }
 
 CUOTA_INLINE std::string trouble_text(environment_facts const& e) {
@@ -114,15 +113,13 @@ CUOTA_INLINE std::string trouble_text(environment_facts const& e) {
         case cuda_trouble::driver_missing_or_old: return no_driver_text(e);
         case cuda_trouble::driver_is_stub:
             return "the toolkit's stub of libcuda was found instead of the driver's library: remove the "
-                   "folder "
-                   "\"stubs\" from LD_LIBRARY_PATH, and install " +
+                   "folder \"stubs\" from LD_LIBRARY_PATH, and install " +
                    driver_to_install(e.cuda.built_with) + " if none is installed";
         case cuda_trouble::no_device: return no_device_text(e);
         case cuda_trouble::library_mismatch: return mismatch_text(e);
         case cuda_trouble::no_forward_compatibility:
             return "CUDA's compatibility package is installed, but this device does not support it: remove "
-                   "the "
-                   "package and install " +
+                   "the package and install " +
                    driver_to_install(e.cuda.built_with);
         case cuda_trouble::not_ready:
             return "the services for the devices are not running: start nvidia-fabricmanager, in the same "

@@ -237,8 +237,7 @@ CUOTA_INLINE std::string prometheus_text_of::checked_labels(prometheus_options c
     for (auto const& [name, value] : how.labels) {
         if (!is_label_name(name))
             throw_misuse("\"{}\" is not a valid Prometheus label name: use letters, digits and _, and do not "
-                         "start with a digit or "
-                         "__",
+                         "start with a digit or __",
                          {printable(name)});
         if (!taken.insert(name).second) throw_misuse("duplicate Prometheus label name \"{}\"", {name});
         labels = with_label(std::move(labels), name, prometheus_value(value));
