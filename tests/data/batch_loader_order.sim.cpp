@@ -175,7 +175,7 @@ TEST_CASE("a state of another order or other samples is refused, and the loader 
     cuota::batch_loader by_another{numbered_source{10}, {.batch = 4, .seed = 2}};
     for (loader_state const& other : {of_more.state(), by_another.state()}) {
         auto const error = thrown<cuota::misuse>([&] { (void)loader.epoch(other, {}, {"train.cpp", 12}); });
-        CHECK(has(error.what(), "numbers was to go on where another was"));
+        CHECK(has(error.what(), "loader of numbers: cannot resume"));
         CHECK(has(error.what(), "(train.cpp:12)"));
     }
     loader_state beyond = loader.state();

@@ -406,7 +406,7 @@ TEST_CASE("options that make no batches by rows are refused", "[data][ragged]") 
             thrown<cuota::misuse>([&] { (void)cuota::plan_loader(texts.classed(), how); }).what()};
     };
     CHECK(has(why({.batch = 4}), "loader of words + class: field words u32[*] is ragged; set `rows`"));
-    CHECK(has(why({.batch = 4, .rows = cuota::automatic_rows}), "was given no budget"));
+    CHECK(has(why({.batch = 4, .rows = cuota::automatic_rows}), "an automatic batch size requires a budget"));
     CHECK(has(why({.batch = cuota::automatic_batch, .rows = cuota::automatic_rows}),
               "automatic_batch and automatic_rows cannot be combined; set one explicitly"));
     CHECK(has(why({.batch = 4, .rows = ~std::size_t{0} / 3}), "larger than any address space"));

@@ -249,7 +249,7 @@ TEST_CASE("a loader refuses a transform of nothing, or of other fields", "[data]
                 (void)cuota::batch_loader{numbered_source{4}, {.batch = 2, .transform = std::move(wanted)}};
             }).what()};
     };
-    CHECK(mentions(refused({}), "a device_transform that has nothing to run"));
+    CHECK(mentions(refused({}), "the device_transform has no function to run"));
     device_transform others = firsts();
     others.takes = {{"images", cuota::element_type::u8, {28, 28}}};
     CHECK(mentions(refused(others), "loader of numbers: the device_transform does not match: the source has "

@@ -156,7 +156,7 @@ TEST_CASE("directory_of notices a file that is another one when it is opened aga
     folder.write("a", "xy");
     auto const error = support::thrown<cuota::data_error>([&] { (void)gathered(all, {0}); });
     CHECK(mentions(error.what(), folder.path("a")));
-    CHECK(mentions(error.why(), "another than when it was opened first: 2 samples"));
+    CHECK(mentions(error.why(), "the file has changed since it was first opened: 2 samples"));
     CHECK(gathered(all, {3})[0] == "x");
     std::filesystem::remove(folder.path("c"));
     (void)gathered(all, {4});

@@ -148,7 +148,7 @@ TEST_CASE("open_maybe_gzip refuses anything but a member behind a member", "[dat
         mentions(garbage.why(), "the data after the last gzip member is neither a member nor zero padding"));
     auto const behind_zeros = failure(whole + std::string(70'000, '\0') + "x");
     CHECK(behind_zeros.offset() == whole.size() + 70'000);
-    CHECK(mentions(behind_zeros.why(), "neither more of it nor zero padding"));
+    CHECK(mentions(behind_zeros.why(), "neither a member nor zero padding"));
     CHECK(mentions(failure(whole + "\x1f garbage").why(), "corrupt: incorrect header check"));
 }
 

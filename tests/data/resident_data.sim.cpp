@@ -197,7 +197,7 @@ TEST_CASE("a loader keeps its data on the device if that fits, and streams it ot
     }
     how.device.reset();
     CHECK(mentions(thrown<cuota::misuse>([&] { (void)cuota::cached_on_device(from, how); }).what(),
-                   "data of numbers was to be kept on the device if it fits"));
+                   "resident_data of numbers: keeping the data only if it fits requires a budget"));
 }
 
 TEST_CASE("a device that has less than its budget has the data streamed", "[data][resident_data]") {

@@ -153,11 +153,11 @@ TEST_CASE("safetensors_source says which name the file does not have, and wants 
                    "tensor \"images\" is named twice"));
     std::vector<std::string> const none;
     CHECK(mentions(support::thrown<cuota::misuse>([&] { open(images_and_labels(), none); }).what(),
-                   "none is named"));
+                   "name at least one tensor"));
     std::vector<std::string> const metadata{"__metadata__"};
     CHECK(mentions(
         failure(around("{\"__metadata__\":{}," + tensor("x", "U8", "1", "0,1") + '}', "a"), metadata).why(),
-        "the file has no tensors"));
+        "no tensor \"__metadata__\""));
 }
 
 TEST_CASE("safetensors_source reads every dtype that there is an element for",
@@ -377,7 +377,7 @@ TEST_CASE("safetensors_source wants of a tensor three keys and their kinds",
     }
     CHECK(of(dtype + ',' + shape + ',' + offsets + ",\"extra\":1") == "tensor \"x\": unknown key \"extra\"");
     for (char const* value : {"1", "-1", "1.5", "true", "null", "[]", "{}"})
-        CHECK(of("\"dtype\":" + std::string{value}) == "tensor \"x\": 'dtype' is no text");
+        CHECK(of("\"dtype\":" + std::string{value}) == "tensor \"x\": 'dtype' must be a string");
     for (char const* value : {"1", "-1", "1.5", "true", "null", "{}", "\"8\""}) {
         CHECK(of("\"shape\":" + std::string{value}) == "tensor \"x\": 'shape' is no list");
         CHECK(of("\"data_offsets\":" + std::string{value}) == "tensor \"x\": 'data_offsets' is no list");

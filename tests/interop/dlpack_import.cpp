@@ -143,7 +143,7 @@ TEST_CASE("offsets are applied, and what is not aligned is refused", "[interop][
     CHECK(has(memory.refusal([](auto& t) { t.tensor().byte_offset = 2; }),
               "not aligned to 4 bytes: the offset is 2"));
     CHECK(has(memory.refusal([](auto& t) { t.tensor().byte_offset = ~std::uint64_t{0}; }),
-              "beyond all addresses"));
+              "beyond the address space"));
     CHECK(has(memory.refusal([](auto& t) { t.tensor().data = nullptr; }),
               "the address of 24 elements is null"));
 }
@@ -152,13 +152,13 @@ TEST_CASE("shapes that cannot be are refused", "[interop][dlpack]") {
     on_device memory;
     CHECK(has(memory.refusal([](auto& t) { t.tensor().ndim = -1; }), "of -1 dimensions"));
     CHECK(has(memory.refusal([](auto& t) { t.tensor().shape = nullptr; }), "3 dimensions, but no shape"));
-    CHECK(has(memory.refusal([](auto& t) { t.tensor().shape[1] = -3; }), "an extent of -3"));
+    CHECK(has(memory.refusal([](auto& t) { t.tensor().shape[1] = -3; }), "negative extent -3"));
     CHECK(has(memory.refusal([](auto& t) {
         t.tensor().shape[0] = t.tensor().shape[1] = std::numeric_limits<std::int64_t>::max();
     }),
-              "more bytes than can be"));
+              "the size in bytes overflows"));
     CHECK(has(memory.refusal([](auto& t) { t.tensor().shape[0] = std::int64_t{1} << 60; }),
-              "more bytes than can be"));
+              "the size in bytes overflows"));
     CHECK(memory.count([](auto& t) { t.tensor().ndim = 0; }) == 1);
     CHECK(memory.count([](auto& t) {
         t.tensor().shape[0] = 0;

@@ -114,8 +114,8 @@ TEST_CASE("a rank that leaves is named to all others, whichever and however it g
                 }
             } catch (std::runtime_error const& error) { CHECK(std::string{error.what()} == "its own"); }
             if (me() != gone)
-                CHECK(support::has(text,
-                                   by_exception ? "left by an exception" : "its agreement was destroyed"));
+                CHECK(support::has(text, by_exception ? "destroyed by an exception"
+                                                      : "its agreement was destroyed"));
         }
 }
 
@@ -274,7 +274,7 @@ TEST_CASE("a group is told what it cannot be", "[interop][mpi]") {
         } catch (cuota::misuse const& error) { text = error.what(); }
     }};
     other.join();
-    CHECK(support::has(text, "another thread than the one that started it"));
+    CHECK(support::has(text, "a thread other than the one that initialised it"));
     CHECK(mine.smallest(me() + 3, "q") == 3);  // that thread sent nothing
 }
 

@@ -161,12 +161,12 @@ TEST_CASE("CUDA_VISIBLE_DEVICES is named where it hides every device", "[report]
     {
         visible_devices const hidden{""};
         CHECK(has(complaint_of(environment_with(cudaErrorNoDevice)),
-                  "for CUDA_VISIBLE_DEVICES is \"\": unset it"));
+                  "because CUDA_VISIBLE_DEVICES is \"\": unset it"));
     }
     {
         visible_devices const wrong{"7\n"};
         CHECK(has(complaint_of(environment_with(cudaErrorNoDevice)),
-                  "for CUDA_VISIBLE_DEVICES is \"7?\": unset it"));
+                  "because CUDA_VISIBLE_DEVICES is \"7?\": unset it"));
     }
     visible_devices const unset{nullptr};
     CHECK_FALSE(has(complaint_of(environment_with(cudaErrorNoDevice)), "CUDA_VISIBLE_DEVICES"));

@@ -176,7 +176,7 @@ TEST_CASE("refusals while pools had as much free are counted", "[report][diagnos
     r.s.segment(r.pool, 400);
     auto const held = r.s.take(r.pool, r.site, 301);
     r.s.refuse(r.model, r.site, 100, 400);  // 99 are free
-    CHECK(!refusals_in(r.s)[0].text.ends_with("not finished"));
+    CHECK(!refusals_in(r.s)[0].text.ends_with("fragmented or pending"));
     r.s.give(held);
     static_cast<void>(r.s.take(r.pool, r.site, 300));
     r.s.refuse(r.model, r.site, 100, 400);
@@ -200,7 +200,7 @@ TEST_CASE("refusals while pools had as much free are counted", "[report][diagnos
     beside.s.charge(other, elsewhere);
     beside.s.already(other, 0, 500);
     beside.s.refuse(beside.model, beside.site, 100, 400);
-    CHECK(!refusals_in(beside.s)[0].text.ends_with("not finished"));
+    CHECK(!refusals_in(beside.s)[0].text.ends_with("fragmented or pending"));
     beside.s.refuse(beside.root, beside.site, 100, 1000);
     CHECK(refusals_in(beside.s).size() == 2);
     CHECK(

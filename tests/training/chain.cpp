@@ -52,17 +52,17 @@ TEST_CASE("a chain that is none is refused with what is wrong", "[training][chai
     double const infinity = std::numeric_limits<double>::infinity();
     double const no_number = std::numeric_limits<double>::quiet_NaN();
     CHECK(support::has(complaint_about({}), "no stages"));
-    CHECK(support::has(complaint_about({{{}}, -1, 0}), "offload time per byte is -1"));
-    CHECK(support::has(complaint_about({{{}}, 0, infinity}), "fetch time per byte is inf"));
+    CHECK(support::has(complaint_about({{{}}, -1, 0}), "offload time per byte = -1"));
+    CHECK(support::has(complaint_about({{{}}, 0, infinity}), "fetch time per byte = inf"));
     chain c{{{}, {}}};
     c.stages[1].forward_time = no_number;
-    CHECK(support::has(complaint_about(c), "stage 1 forward time is "));
+    CHECK(support::has(complaint_about(c), "stage 1 forward time = "));
     c.stages[1] = {};
     c.stages[1].forward_time = 1e101;  // sums of such times would overflow
-    CHECK(support::has(complaint_about(c), "stage 1 forward time is "));
+    CHECK(support::has(complaint_about(c), "stage 1 forward time = "));
     c.stages[1] = {};
     c.stages[0].backward_time = -0.5;
-    CHECK(support::has(complaint_about(c), "stage 0 backward time is -0.5"));
+    CHECK(support::has(complaint_about(c), "stage 0 backward time = -0.5"));
     CHECK_NOTHROW((chain{{{0, 0, 0, 0, 0, 0}}}).check());
 }
 

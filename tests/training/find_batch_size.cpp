@@ -363,15 +363,15 @@ TEST_CASE("a search that cannot be is refused by its own numbers", "[training][f
     auto const why = [&](batch_search_options const& o) {
         return std::string{support::thrown<cuota::misuse>([&] { (void)find_batch_size(step, o); }).what()};
     };
-    CHECK(support::has(why({}), "no largest batch was named"));
+    CHECK(support::has(why({}), "largest must be at least 1"));
     CHECK(support::has(why({.smallest = 0, .largest = 1}), "smallest and multiple_of must be at least 1"));
     CHECK(support::has(why({.largest = 1, .multiple_of = 0}), "smallest and multiple_of must be at least 1"));
     CHECK(support::has(why({.smallest = 9, .largest = 15, .multiple_of = 8}),
                        "empty batch range: no multiple of 8 in [9, 15] (find_batch_size.cpp:"));
     CHECK(support::has(why({.largest = 1, .margin = 1}), "margin = 1 is out of range [0, 1)"));
     CHECK(support::has(why({.largest = 1, .margin = -0.1}), "margin = -0.1 is out of range"));
-    CHECK(support::has(why({.largest = 1, .plan = &plan}), "and none was named"));
-    CHECK(support::has(why({.largest = 1, .keep_free = 1}), "are of an account, and none was named"));
+    CHECK(support::has(why({.largest = 1, .plan = &plan}), "require an account"));
+    CHECK(support::has(why({.largest = 1, .keep_free = 1}), "plan and keep_free require an account"));
     CHECK(find_batch_size(step, {.largest = cuota::unlimited, .margin = 1e-17}).batch < cuota::unlimited);
 }
 

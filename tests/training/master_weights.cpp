@@ -91,7 +91,7 @@ TEST_CASE("weights are zero unless something else is said", "[training][master_w
     CHECK(none.bytes() == 0);
 }
 
-TEST_CASE("a working copy that is older than its masters is not handed out",
+TEST_CASE("a working copy that is the working copy is outdated is not handed out",
           "[training][master_weights][gpu]") {
     cuota::stream const s;
     cuota::scoped_pool const pool{cuota::budget{"test", 1_MiB}};
@@ -100,7 +100,7 @@ TEST_CASE("a working copy that is older than its masters is not handed out",
     add_to(w, 2, s);
     CHECK_FALSE(w.is_fresh());
     cuota::misuse const error = thrown<cuota::misuse>([&] { (void)w.working(s); });
-    CHECK(has(error.what(), "older than its masters"));
+    CHECK(has(error.what(), "the working copy is outdated"));
     CHECK(has(error.what(), "master_weights.cpp"));
     w.refresh(s);
     CHECK(w.is_fresh());

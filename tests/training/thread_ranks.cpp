@@ -89,9 +89,9 @@ void check_one_lost(std::vector<rank_end> const& ends, std::size_t gone, std::si
         else if (rank == gone && way == way_to_go::by_return) CHECK(ends[rank].text.empty());
         else {
             CHECK(ends[rank].gone == gone);  // a late rank gets its own number
-            CHECK(support::has(ends[rank].text, way == way_to_go::by_exception ? "left by an exception"
+            CHECK(support::has(ends[rank].text, way == way_to_go::by_exception ? "destroyed by an exception"
                                                 : way == way_to_go::by_return  ? "its agreement was destroyed"
-                                                                               : "did not come in time"));
+                                                                               : "timed out"));
         }
     }
 }
