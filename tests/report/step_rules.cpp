@@ -70,7 +70,7 @@ TEST_CASE("what grows in each of the last steps is a leak", "[report][diagnosis]
     auto const found = leaks_in(leaking(10, 12_MiB));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text == "leak in pool work: log (train.cpp:17) grew by 12.0 MiB in each of the last 10 "
-                           "steps, 120.0 MiB in total; 10 blocks remain");
+                           "steps, 120.0 MiB in total; 10 blocks still live");
     CHECK(found[0].level == cuota::severity::problem);
     CHECK(found[0].bytes == 120_MiB);
     CHECK(found[0].of == 12_MiB);
@@ -156,7 +156,7 @@ TEST_CASE("a leak with much coming and going beside it is the part that stays", 
     auto const found = leaks_in(s);
     REQUIRE(found.size() == 1);
     CHECK(found[0].text == "leak in pool work: log (train.cpp:17) grew by 1.0 MiB to 4.0 MiB in each of the "
-                           "last 4 steps, 10.0 MiB in total; 4 blocks remain");
+                           "last 4 steps, 10.0 MiB in total; 4 blocks still live");
 }
 
 TEST_CASE("a step that leaves a block and gives back as much ends a leak", "[report][diagnosis]") {
@@ -235,7 +235,7 @@ TEST_CASE("memory without steps goes by those of the pool that has most", "[repo
         auto const found = leaks_in(with(second_pool));
         REQUIRE(found.size() == 1);
         CHECK(found[0].text == "leak in resource host: log (train.cpp:17) grew by 12.0 MiB in each of the "
-                               "last 6 steps, 72.0 MiB in total; 6 blocks remain");
+                               "last 6 steps, 72.0 MiB in total; 6 blocks still live");
     }
     script none;
     auto const pool = none.pool("work");

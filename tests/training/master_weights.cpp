@@ -91,7 +91,7 @@ TEST_CASE("weights are zero unless something else is said", "[training][master_w
     CHECK(none.bytes() == 0);
 }
 
-TEST_CASE("a working copy that is the working copy is outdated is not handed out",
+TEST_CASE("a working copy that is older than its masters is not handed out",
           "[training][master_weights][gpu]") {
     cuota::stream const s;
     cuota::scoped_pool const pool{cuota::budget{"test", 1_MiB}};

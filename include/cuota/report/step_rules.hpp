@@ -88,7 +88,7 @@ CUOTA_INLINE void find_leaks(recording const& r, step_account const& steps, diag
         finding f{finding_kind::leak, run / 2 >= o.leak_steps ? severity::problem : severity::warning};
         f.text = "leak in " + words_for(source) + ": " + words_for(site.name, site.where) + " grew by " +
                  (low == high ? low : low + " to " + high) + ' ' + last_steps_text(run) + ", " +
-                 bytes_text(grown) + " in total; " + counted(stayed, "block") + " remain";
+                 bytes_text(grown) + " in total; " + counted(stayed, "block") + " still live";
         f.bytes = grown;
         f.whose = source.name;
         f.name = site.name;
