@@ -142,7 +142,7 @@ TEST_CASE("offsets that cut no rows are refused", "[data][ragged_source]") {
     CHECK(mentions(from_a_file(std::vector<std::int64_t>{0, 3, 2}),
                    "offsets: at byte 0: offset 2 is 2, below the previous one (offsets of words)"));
     CHECK(mentions(from_a_file(std::vector<std::uint8_t>{200}),
-                   "the last offset is 200, beyond the 10 rows of words"));
+                   "the last offset is 200, beyond the 10 rows (offsets of words)"));
     CHECK(mentions(why<cuota::misuse>([] {
                        ragged_source{words(10), memory_source{"offsets", std::vector<float>{0}}};
                    }),

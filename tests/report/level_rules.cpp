@@ -203,6 +203,6 @@ TEST_CASE("refusals while pools had as much free are counted", "[report][diagnos
     CHECK(!refusals_in(beside.s)[0].text.ends_with("fragmented or pending"));
     beside.s.refuse(beside.root, beside.site, 100, 1000);
     CHECK(refusals_in(beside.s).size() == 2);
-    CHECK(
-        refusals_in(beside.s)[0].text.ends_with("then its pools had that much free, fragmented or pending"));
+    CHECK(refusals_in(beside.s)[0].text.ends_with(
+        "at that time its pools had that much free, fragmented or pending"));
 }
