@@ -379,8 +379,8 @@ TEST_CASE("safetensors_source wants of a tensor three keys and their kinds",
     for (char const* value : {"1", "-1", "1.5", "true", "null", "[]", "{}"})
         CHECK(of("\"dtype\":" + std::string{value}) == "tensor \"x\": 'dtype' must be a string");
     for (char const* value : {"1", "-1", "1.5", "true", "null", "{}", "\"8\""}) {
-        CHECK(of("\"shape\":" + std::string{value}) == "tensor \"x\": 'shape' is no list");
-        CHECK(of("\"data_offsets\":" + std::string{value}) == "tensor \"x\": 'data_offsets' is no list");
+        CHECK(of("\"shape\":" + std::string{value}) == "tensor \"x\": 'shape' must be a list");
+        CHECK(of("\"data_offsets\":" + std::string{value}) == "tensor \"x\": 'data_offsets' must be a list");
     }
     for (char const* value :
          {"-1", "-0", "8.0", "true", "null", "[]", "{}", "\"8\"", "18446744073709551616"}) {
