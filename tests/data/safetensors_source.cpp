@@ -407,7 +407,7 @@ TEST_CASE("safetensors_source refuses what nests deeper as it comes",
     CHECK(mentions(why(around("{\"x\":" + lists)), "not an object"));
     CHECK(mentions(why(around("{\"x\":{\"shape\":" + lists)), "a list of integers"));
     CHECK(mentions(why(around(objects)), "unknown key"));
-    CHECK(mentions(why(around("{\"__metadata__\":" + objects)), "no text"));
+    CHECK(mentions(why(around("{\"__metadata__\":" + objects)), "not a string"));
 }
 
 TEST_CASE("safetensors_source reads at most 32 dimensions", "[data][safetensors_source][safetensors]") {

@@ -464,7 +464,7 @@ TEST_CASE("ranks that search in other ways are told apart", "[training][find_bat
     auto const ends = ends_of_ranks(3, [](std::size_t rank, cuota::agreement& mine) {
         return found_by(mine, 100, {.largest = 64, .multiple_of = rank == 1 ? 4U : 8U});
     });
-    for (std::string const& end : ends) CHECK(support::has(end, "rank 1 asks \"smallest batch in steps "));
+    for (std::string const& end : ends) CHECK(support::has(end, "rank 1 is in \"smallest batch in steps "));
     auto const apart = ends_of_ranks(2, [](std::size_t rank, cuota::agreement& mine) {
         return found_by(mine, 100, {.smallest = 1 + 50 * rank, .largest = 40 + 50 * rank});
     });
