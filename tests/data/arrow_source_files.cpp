@@ -187,7 +187,7 @@ TEST_CASE("what is wrong with a file's columns is a data_error", "[data][arrow_s
         2);
     CHECK(mentions(why_not_ipc(path, {"x"}), "column \"x\": row 3 is null"));
     CHECK(mentions(why_not_ipc(path), "column \"d\" is of type date32"));
-    CHECK(mentions(why_not_ipc(path, {"z"}), "there is no column \"z\""));
+    CHECK(mentions(why_not_ipc(path, {"z"}), "no column \"z\""));
     CHECK_THROWS_AS(arrow_source::from_ipc(path, {"x", "x"}), cuota::misuse);
 }
 
@@ -320,7 +320,7 @@ TEST_CASE("arrow_source reads a Parquet file as the table that it holds", "[data
         CHECK(error.file() == file);
         return error.why();
     };
-    CHECK(mentions(why(path, {"z"}), "there is no column \"z\""));
+    CHECK(mentions(why(path, {"z"}), "no column \"z\""));
     CHECK(mentions(why(folder.path("none")), "No such file"));
     CHECK(!why(folder.write("empty", "")).empty());
     CHECK(mentions(why(folder.write("text", support::pattern(500))), "Parquet"));

@@ -102,13 +102,11 @@ TEST_CASE("what cannot be dealt is refused", "[data][batch_deal]") {
                                batch_deal{positions, batch, last_batch::partial, part};
                            }).what()};
     };
-    CHECK(why(9, 0, {}) == "cuota::misuse: a loader was given a batch of 0 samples");
-    CHECK(why(9, 1, {3, 3}) == "cuota::misuse: a loader was given rank 3 of 3 processes");
-    CHECK(why(9, 1, {0, 0}) == "cuota::misuse: a loader was given rank 0 of 0 processes");
-    CHECK(
-        why(9, ~std::size_t{0}, {0, 2}) ==
-        "cuota::misuse: batches of 18446744073709551615 samples for each of 2 processes are more than can be "
-        "counted");
+    CHECK(why(9, 0, {}) == "cuota::misuse: loader: the batch size must be at least 1");
+    CHECK(why(9, 1, {3, 3}) == "cuota::misuse: loader: rank 3 is out of range for 3 processes");
+    CHECK(why(9, 1, {0, 0}) == "cuota::misuse: loader: rank 0 is out of range for 0 processes");
+    CHECK(why(9, ~std::size_t{0}, {0, 2}) == "cuota::misuse: loader: batches of 18446744073709551615 samples "
+                                             "for each of 2 processes overflow std::uint64_t");
     batch_deal const huge{~std::uint64_t{0}, ~std::size_t{0} / 4, last_batch::partial, {3, 4}};
     CHECK(huge.batches() == 2);
     CHECK(huge.next(huge.next(0).end).end == ~std::uint64_t{0});

@@ -218,9 +218,9 @@ TEST_CASE("batch refuses views that would be wrong", "[data][batch_loader]") {
     std::optional<cuota::batch> b = epoch.next();
 
     CHECK(has(message_of<cuota::misuse>([&] { (void)b->view<float>(s); }),
-              "numbers u32[5] of a batch was viewed as f32"));
+              "cannot view field numbers u32[5] of a batch as f32"));
     CHECK(has(message_of<cuota::misuse>([&] { (void)b->view<std::byte>(s, 2); }),
-              "field 2 of a batch that has 2"));
+              "field index 2 is out of range: a batch has 2"));
     CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStreamLegacy), cuota::misuse);
     CHECK_THROWS_AS(b->view<std::uint32_t>(cudaStream_t{}), cuota::misuse);
     cuota::batch const moved = std::move(*b);
@@ -282,7 +282,7 @@ TEST_CASE("a source that begins an epoch of its own loader is refused in place o
     CHECK(support::has(support::thrown<cuota::misuse>([&] {
                            for (cuota::batch const b : loader.epoch(0)) (void)b.size();
                        }).what(),
-                       "was started while another is still going on"));
+                       "an epoch is already running"));
     self = nullptr;
     CHECK(order_of(loader, 1).size() == 20);
 }

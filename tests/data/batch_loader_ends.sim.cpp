@@ -119,7 +119,7 @@ TEST_CASE("a loader is closed once nothing of it is in use", "[data][batch_loade
     {
         auto epoch = loader.epoch(0);
         CHECK(
-            has(thrown<cuota::misuse>([&] { loader.close(); }).what(), "was closed while an epoch goes on"));
+            has(thrown<cuota::misuse>([&] { loader.close(); }).what(), "cannot close: an epoch is running"));
         CHECK(epoch.next());
     }
     {
@@ -132,7 +132,7 @@ TEST_CASE("a loader is closed once nothing of it is in use", "[data][batch_loade
         CHECK(has(thrown<cuota::misuse>([&] {
                       loader.close({"train.cpp", 9});
                   }).what(),
-                  "was closed while 2 batches are alive"));
+                  "cannot close: 2 batches are alive"));
         kept.pop_back();
         CHECK(has(thrown<cuota::misuse>([&] { loader.close(); }).what(), "1 batch is alive"));
     }

@@ -175,7 +175,7 @@ TEST_CASE("a state of another order or other samples is refused, and the loader 
     cuota::batch_loader by_another{numbered_source{10}, {.batch = 4, .seed = 2}};
     for (loader_state const& other : {of_more.state(), by_another.state()}) {
         auto const error = thrown<cuota::misuse>([&] { (void)loader.epoch(other, {}, {"train.cpp", 12}); });
-        CHECK(has(error.what(), "numbers was to go on where another was"));
+        CHECK(has(error.what(), "loader of numbers: cannot resume"));
         CHECK(has(error.what(), "(train.cpp:12)"));
     }
     loader_state beyond = loader.state();
@@ -191,7 +191,7 @@ TEST_CASE("a loader is given one order, and a place among its processes that the
     CHECK(has(thrown<cuota::misuse>([&] {
                   cuota::batch_loader{from, {.batch = 1, .seed = 1, .sampler = cuota::sequential_sampler{}}};
               }).what(),
-              "a loader of numbers was given a seed and a sampler"));
+              "loader of numbers: seed and sampler cannot be combined"));
     CHECK_THROWS_AS((cuota::batch_loader{from, {.batch = 1, .part = {2, 2}}}), cuota::misuse);
     CHECK_THROWS_AS((cuota::batch_loader{from, {.batch = 1, .sampler = cuota::subset_sampler{{10}}}}),
                     cuota::misuse);

@@ -405,27 +405,26 @@ TEST_CASE("options that make no batches by rows are refused", "[data][ragged]") 
         return std::string{
             thrown<cuota::misuse>([&] { (void)cuota::plan_loader(texts.classed(), how); }).what()};
     };
-    CHECK(has(why({.batch = 4}),
-              "a loader of words + class, whose words u32[*] is ragged, was given no `rows`"));
-    CHECK(has(why({.batch = 4, .rows = cuota::automatic_rows}), "was given no budget"));
+    CHECK(has(why({.batch = 4}), "loader of words + class: field words u32[*] is ragged; set `rows`"));
+    CHECK(has(why({.batch = 4, .rows = cuota::automatic_rows}), "an automatic batch size requires a budget"));
     CHECK(has(why({.batch = cuota::automatic_batch, .rows = cuota::automatic_rows}),
-              "was to choose its samples and its rows: give one of them"));
+              "automatic_batch and automatic_rows cannot be combined; set one explicitly"));
     CHECK(has(why({.batch = 4, .rows = ~std::size_t{0} / 3}), "larger than any address space"));
     CHECK(has(thrown<cuota::misuse>([] {
                   (void)cuota::plan_loader(numbered_source{4}, {.batch = 2, .rows = 9});
               }).what(),
-              "a loader of numbers, which has no ragged field, was given batches of at most 9 rows"));
+              "loader of numbers: batches of at most 9 rows require a ragged field"));
     CHECK(has(why({.batch = 2,
                    .rows = 9,
                    .transform = cuota::device_transform{{{"x", cuota::element_type::u8, {}, true}},
                                                         [](auto const&) {}}}),
-              "what a device_transform makes cannot have a ragged field, as x u8[*] is"));
+              "output of a device_transform: ragged fields are not supported: x u8[*]"));
     CHECK(has(why({.batch = 2,
                    .rows = 9,
                    .transform =
                        cuota::device_transform{
                            {{"x"}}, [](auto const&) {}, {}, {{"y", cuota::element_type::u8, {}, true}}}}),
-              "the scratch of a device_transform cannot have a ragged field, as y u8[*] is"));
+              "scratch of a device_transform: ragged fields are not supported: y u8[*]"));
 }
 
 TEST_CASE("a ragged field in a source that tells no lengths is refused", "[data][ragged]") {
@@ -440,7 +439,7 @@ TEST_CASE("a ragged field in a source that tells no lengths is refused", "[data]
     CHECK(has(thrown<cuota::misuse>([] {
                   batch_loader{without_lengths{}, {.batch = 1, .rows = 1}};
               }).what(),
-              "mute: x u8[*] is ragged, and the source has no lengths()"));
+              "mute: field x u8[*] is ragged, but the source has no lengths()"));
 }
 
 TEST_CASE("row offsets are asked of a ragged field of a batch that is alive", "[data][ragged]") {
@@ -451,7 +450,7 @@ TEST_CASE("row offsets are asked of a ragged field of a batch that is alive", "[
     auto epoch = loader.epoch(0);
     auto b = epoch.next();
     CHECK(has(thrown<cuota::misuse>([&] { (void)b->row_offsets(s, 1); }).what(),
-              "the row offsets of class u16 of a batch were asked for, which is not ragged"));
+              "cannot return row offsets: field class u16 of a batch is not ragged"));
     CHECK_THROWS_AS(b->row_offsets(1), cuota::misuse);
     CHECK_THROWS_AS(b->row_offsets(2), cuota::misuse);
     CHECK_THROWS_AS(b->row_offsets(cudaStreamLegacy, 0), cuota::misuse);
@@ -499,7 +498,7 @@ TEST_CASE("ragged data is not kept on the device, but streamed", "[data][ragged]
     CHECK(has(thrown<cuota::misuse>([&] {
                   cuota::resident_data{texts.classed(), how};
               }).what(),
-              "resident_data of words + class cannot have a ragged field, as words u32[*] is"));
+              "resident_data of words + class: ragged fields are not supported: words u32[*]"));
     cuota::cached_loader cached = cuota::cached_on_device(texts.classed(), how);
     CHECK(cached.cached_bytes == 0);
     CHECK(joined(batches_of(texts, cached.loader.epoch(0))).size() == 30);

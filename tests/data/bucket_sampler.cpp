@@ -160,13 +160,14 @@ TEST_CASE("bucket_sampler refuses what makes no buckets", "[data][bucket_sampler
                                bucket_sampler{1, {1, 2, 3}, window, bucket};
                            }).what()};
     };
-    CHECK(mentions(why(10, 0), "a bucket_sampler was given buckets of 0 samples in windows of 10"));
-    CHECK(mentions(why(0, 0), "buckets of 0 samples in windows of 0"));
-    CHECK(mentions(why(4, 5), "buckets of 5 samples in windows of 4"));
+    CHECK(
+        mentions(why(10, 0), "bucket_sampler: a bucket of 0 samples is out of range: 1 to the window's 10"));
+    CHECK(mentions(why(0, 0), "a bucket of 0 samples is out of range: 1 to the window's 0"));
+    CHECK(mentions(why(4, 5), "a bucket of 5 samples is out of range: 1 to the window's 4"));
     CHECK(mentions(thrown<cuota::misuse>([] {
                        (void)bucket_sampler{1, {1, 2, 3}, 8, 4}.size(4);
                    }).what(),
-                   "a bucket_sampler has 3 lengths for 4 samples"));
+                   "bucket_sampler: number of lengths does not match: 3 lengths for 4 samples"));
 }
 
 TEST_CASE("bucket_sampler draws without allocating, for any number of threads", "[data][bucket_sampler]") {

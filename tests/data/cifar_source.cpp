@@ -118,8 +118,7 @@ TEST_CASE("cifar_source hands out no label that is no class", "[data][cifar_sour
         auto const error = support::thrown<cuota::data_error>([&] { gathered(from, {5, 0, 4}); });
         CHECK(error.file() == folder.path("bad.bin"));
         CHECK(error.offset() == 2 * 3073);
-        CHECK(error.why() ==
-              "sample 2 has the label " + std::to_string(label) + "; there are 10 classes, counted from 0");
+        CHECK(error.why() == "sample 2: label " + std::to_string(label) + " is out of range [0, 10)");
     }
 
     std::string fine = records_of_100({99, 5});
@@ -128,13 +127,13 @@ TEST_CASE("cifar_source hands out no label that is no class", "[data][cifar_sour
         gathered(cifar_source{cifar_set::cifar_100, {folder.write("fine.bin", fine)}}, {0, 1});
     });
     CHECK(no_fine.offset() == 3075);
-    CHECK(no_fine.why() == "sample 1 has the fine_label 100; there are 100 classes, counted from 0");
+    CHECK(no_fine.why() == "sample 1: fine_label 100 is out of range [0, 100)");
     fine[0] = 20;
     auto const no_coarse = support::thrown<cuota::data_error>([&] {
         gathered(cifar_source{cifar_set::cifar_100, {folder.write("coarse.bin", fine)}}, {0});
     });
     CHECK(no_coarse.offset() == 0);
-    CHECK(mentions(no_coarse.why(), "coarse_label 20; there are 20 classes"));
+    CHECK(mentions(no_coarse.why(), "coarse_label 20 is out of range [0, 20)"));
 }
 
 TEST_CASE("cifar_source allocates nothing to gather, in any order", "[data][cifar_source]") {

@@ -127,12 +127,12 @@ TEST_CASE("concat_source refuses sources of different fields, and names both", "
     };
 
     CHECK(refused(letters(folder, "b", "abcdef", {"letter", element_type::u8, {2}})) ==
-          "cuota::misuse: " + folder.path("b") + " has the fields letter u8[2]; " + folder.path("a") +
-              ", which it is to follow, has letter u8");
+          "cuota::misuse: concat_source: the sources have different fields: " + folder.path("b") +
+              " has letter u8[2]; " + folder.path("a") + " has letter u8");
     CHECK(mentions(refused(letters(folder, "b", "abcdef", {"letter", element_type::i8})), "letter i8; "));
     raw_source const pairs{folder.write("c", "abcd"), {.fields = {{"x"}, {"y"}}}};
     raw_source const swapped{folder.write("d", "abcd"), {.fields = {{"y"}, {"x"}}}};
-    CHECK(mentions(refused(pairs), "has the fields x u8 + y u8; "));
+    CHECK(mentions(refused(pairs), "has x u8 + y u8; "));
     REQUIRE_THROWS_AS((concat_source{pairs, swapped}), cuota::misuse);
 }
 

@@ -116,8 +116,8 @@ TEST_CASE("a conversion on the device is refused for what is not there", "[data]
         return std::string{
             thrown<cuota::misuse>([&] { (void)cuota::converted_on_device(from.fields(), wanted); }).what()};
     };
-    CHECK(mentions(refused({{"y", element_type::f16}}), "a batch has no field y to convert"));
-    CHECK(mentions(refused({{"x", element_type::i32}}), "field x f32[2] cannot be converted to i32"));
+    CHECK(mentions(refused({{"y", element_type::f16}}), "batch: cannot convert field y: no such field"));
+    CHECK(mentions(refused({{"x", element_type::i32}}), "field x f32[2]: cannot convert to i32"));
 
     machine const on;
     memory_source const other{"x", std::vector<float>{1, 2, 3}, {3}};
@@ -125,5 +125,5 @@ TEST_CASE("a conversion on the device is refused for what is not there", "[data]
     CHECK(mentions(thrown<cuota::misuse>([&] {
                        (void)cuota::batch_loader{other, {.batch = 1, .transform = how}};
                    }).what(),
-                   "was given a device_transform of x f32[2]"));
+                   "the transform takes x f32[2]"));
 }

@@ -222,10 +222,10 @@ TEST_CASE("a transform sees its fields by their types only", "[data][device_tran
     auto epoch = loader.epoch(0);
     (void)epoch.next();
     REQUIRE(said.size() == 4);
-    CHECK(mentions(said[0], "field numbers u32[5] of what a transform gets was viewed as f32"));
-    CHECK(mentions(said[1], "field 2 of what a transform gets that has 2"));
-    CHECK(mentions(said[2], "field rest f64 of what a transform makes was viewed as u64"));
-    CHECK(mentions(said[3], "field 7 of what a transform makes that has 2"));
+    CHECK(mentions(said[0], "cannot view field numbers u32[5] of a transform's input as f32"));
+    CHECK(mentions(said[1], "field index 2 is out of range: a transform's input has 2"));
+    CHECK(mentions(said[2], "cannot view field rest f64 of a transform's output as u64"));
+    CHECK(mentions(said[3], "field index 7 is out of range: a transform's output has 2"));
 }
 
 TEST_CASE("a transform that uses its own loader is refused, and hangs nobody", "[data][device_transform]") {
@@ -237,7 +237,7 @@ TEST_CASE("a transform that uses its own loader is refused, and hangs nobody", "
     whose = &loader;
     auto epoch = loader.epoch(0);
     CHECK(mentions(thrown<cuota::misuse>([&] { (void)epoch.next(); }).what(),
-                   "a loader of numbers was used by its own device_transform"));
+                   "loader of numbers: cannot be used in its own device_transform"));
     CHECK(loader.stats().batches == 0);
 }
 
@@ -249,11 +249,11 @@ TEST_CASE("a loader refuses a transform of nothing, or of other fields", "[data]
                 (void)cuota::batch_loader{numbered_source{4}, {.batch = 2, .transform = std::move(wanted)}};
             }).what()};
     };
-    CHECK(mentions(refused({}), "a device_transform that has nothing to run"));
+    CHECK(mentions(refused({}), "the device_transform has no function to run"));
     device_transform others = firsts();
     others.takes = {{"images", cuota::element_type::u8, {28, 28}}};
-    CHECK(mentions(refused(others), "a loader of numbers, which has numbers u32[5], triple u64, was given a "
-                                    "device_transform of images u8[28, 28]"));
+    CHECK(mentions(refused(others), "loader of numbers: the device_transform does not match: the source has "
+                                    "numbers u32[5], triple u64, the transform takes images u8[28, 28]"));
 }
 
 TEST_CASE("whichever CUDA call fails while batches are transformed, all is given back",

@@ -75,7 +75,7 @@ TEST_CASE("directory_of says what is wrong with a folder or a file", "[data][dir
     };
 
     CHECK(failure(folder.path()).file() == folder.path());
-    CHECK(failure(folder.path()).why() == "the folder has no file that is asked for");
+    CHECK(failure(folder.path()).why() == "no matching file in the directory");
     auto const missing = failure(folder.path("missing"));
     CHECK(missing.file() == folder.path("missing"));
     CHECK(mentions(missing.why(), "cannot be listed: No such file or directory"));
@@ -98,7 +98,7 @@ TEST_CASE("directory_of refuses files of different fields", "[data][directory]")
             return cuota::raw_source{path, {.fields = {{"x", cuota::element_type::u8, {extent}}}}};
         });
     });
-    CHECK(mentions(error.what(), folder.path("b") + " has the fields x u8[2]; " + folder.path("a")));
+    CHECK(mentions(error.what(), folder.path("b") + " has x u8[2]; " + folder.path("a")));
 }
 
 TEST_CASE("directory_of keeps no more files open than it may, and opens those again that are read",
@@ -156,7 +156,7 @@ TEST_CASE("directory_of notices a file that is another one when it is opened aga
     folder.write("a", "xy");
     auto const error = support::thrown<cuota::data_error>([&] { (void)gathered(all, {0}); });
     CHECK(mentions(error.what(), folder.path("a")));
-    CHECK(mentions(error.why(), "another than when it was opened first: 2 samples"));
+    CHECK(mentions(error.why(), "the file has changed since it was first opened: 2 samples"));
     CHECK(gathered(all, {3})[0] == "x");
     std::filesystem::remove(folder.path("c"));
     (void)gathered(all, {4});

@@ -70,7 +70,7 @@ TEST_CASE("file names the byte where it ends when more is asked", "[data][file]"
     auto const error = support::thrown<cuota::data_error>([&] { read(opened, 6, 3); });
     CHECK(error.offset() == 8);
     CHECK(error.file() == opened.name());
-    CHECK(support::mentions(error.why(), "3 bytes wanted from byte 6"));
+    CHECK(support::mentions(error.why(), "3 bytes requested from byte 6"));
 
     REQUIRE_THROWS_AS(read(opened, 9, 0), cuota::data_error);
     REQUIRE_THROWS_AS(read(opened, 0, 9), cuota::data_error);

@@ -102,7 +102,7 @@ TEST_CASE("H21: a second epoch while one goes on is refused, and the first goes 
             auto const refused = thrown<cuota::misuse>([&] {
                 (void)loader.epoch(number, {}, {"train.cpp", 7});
             });
-            CHECK(has(refused.what(), "an epoch of numbers was started while another is still going on"));
+            CHECK(has(refused.what(), "loader of numbers: an epoch is already running"));
             CHECK(has(refused.what(), "(train.cpp:7)"));
         };
         refuse(std::uint64_t{1});

@@ -99,7 +99,7 @@ TEST_CASE("H7: whoever waits for a batch that cannot come is told so", "[data][h
         auto const told = thrown<cuota::misuse>([&] {
             while (epoch.next()) ++more;
         });
-        CHECK(has(told.what(), "the loader of numbers ended before its epoch"));
+        CHECK(has(told.what(), "the loader was destroyed during the epoch"));
         CHECK(more < 9);
         CHECK(epoch.wait_for({}));
         CHECK_THROWS_AS(epoch.next(), cuota::misuse);
@@ -298,7 +298,7 @@ TEST_CASE("H24: nothing is written beyond its place: what does not fit is refuse
         std::span<std::byte> const enough[] = {std::span{room}};
         std::vector<std::uint64_t> const samples{1, 2, 3};
         CHECK(has(thrown<cuota::misuse>([&] { from.gather(samples, one_less); }).what(),
-                  "3 samples of image u8[6] take 18 bytes; a gather gave room for 17"));
+                  "gather: 3 samples of image u8[6] take 18 bytes, the output has 17"));
         CHECK(room == std::vector<std::byte>(18, std::byte{0}));
         from.gather(samples, enough);
         CHECK(room != std::vector<std::byte>(18, std::byte{0}));

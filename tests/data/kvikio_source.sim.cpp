@@ -167,7 +167,7 @@ TEST_CASE("a loader of what the host reads refuses slots on the device", "[data]
     CHECK(mentions(thrown<cuota::misuse>([&] {
                        batch_loader{half, on_the_device(4)};
                    }).what(),
-                   "+ b, which the host reads, was given device memory to read it into"));
+                   "+ b: host_memory is device memory, but this source can only fill host memory"));
     CHECK_NOTHROW(batch_loader{half, {.batch = 4}});
 }
 
@@ -212,7 +212,7 @@ TEST_CASE("kvikio_source refuses records of several fields", "[data][kvikio_sour
     support::temp_folder const folder;
     raw_source const two{folder.write("x", "abcd"), {.fields = {{"a"}, {"b"}}}};
     CHECK(mentions(thrown<cuota::misuse>([&] { kvikio_source{two}; }).what(),
-                   "x: a kvikio_source is of one field, not of a u8, b u8"));
+                   "x: kvikio_source requires exactly one field, not a u8, b u8"));
 }
 
 TEST_CASE("a kvikio_source that was moved from is still valid", "[data][kvikio_source][moved_from]") {

@@ -30,7 +30,7 @@ TEST_CASE("what is no text of a loader_state is refused", "[data][loader_state]"
             (void)loader_state::parse(text, {"resume.cpp", 7});
         });
         CHECK(std::string{error.what()} ==
-              "cuota::misuse: \"" + text + "\" is not the state of a loader (resume.cpp:7)");
+              "cuota::misuse: loader_state: cannot parse \"" + text + "\" (resume.cpp:7)");
     }
     auto const error =
         support::thrown<cuota::misuse>([&] { (void)loader_state::parse(std::string(1000, 'x')); });

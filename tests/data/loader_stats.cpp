@@ -71,19 +71,16 @@ TEST_CASE("stats_text is one line that says who is slow, and what would help", "
     s.reading = 19s;
     s.waiting_for_batches = 6100ms;
     CHECK(cuota::stats_text(s) == "epoch 3: 500 of 1000 batches, 50.0 a second (50.0 MiB/s); 2 workers read "
-                                  "95 % of the time and wait 0 % for the "
-                                  "device, the program waits 61 % for batches: reading is what the others "
-                                  "wait for (more workers, or faster "
-                                  "storage)");
+                                  "95 % of the time and wait 0 % for the device, the program waits 61 % for "
+                                  "batches; bottleneck: reading (try more workers or faster storage)");
     s.workers = 1;
     s.reading = 1s;
     s.waiting_for_slots = 8s;
     s.copying = 9900ms;
-    CHECK(cuota::stats_text(s) == "epoch 3: 500 of 1000 batches, 50.0 a second (50.0 MiB/s); 1 worker reads "
-                                  "10 % of the time and waits 80 % for the "
-                                  "device, the link is busy 99 %, the program waits 61 % for batches: "
-                                  "copying to the device is what the others "
-                                  "wait for (smaller elements, such as u8 that the device widens)");
+    CHECK(cuota::stats_text(s) ==
+          "epoch 3: 500 of 1000 batches, 50.0 a second (50.0 MiB/s); 1 worker reads 10 % of the time and "
+          "waits 80 % for the device, the link is busy 99 %, the program waits 61 % for batches; bottleneck: "
+          "copying to the device (try smaller elements, such as u8 that the device converts)");
     CHECK(cuota::stats_text(loader_stats{.all_batches = 7}) ==
           "epoch 0: 0 of 7 batches, 0.0 a second (0 B/s)");
     CHECK(cuota::stats_text(loader_stats{.batches = 3, .covered = 0.25}) ==

@@ -87,7 +87,7 @@ TEST_CASE("memory_source refuses what is no whole number of samples, and what is
     CHECK(mentions(thrown<cuota::misuse>([] {
                        (void)memory_source{"x", letters("abc"), {2}};
                    }).what(),
-                   "x: 3 values are no whole number of samples of x u8[2]"));
+                   "x: 3 values are not a whole number of samples of x u8[2]"));
     CHECK(mentions(thrown<cuota::misuse>([] {
                        (void)memory_source{"x", letters("abc"), {0}};
                    }).what(),
@@ -96,7 +96,7 @@ TEST_CASE("memory_source refuses what is no whole number of samples, and what is
     CHECK(mentions(thrown<cuota::misuse>([&] {
                        (void)gathered(from, {0, 4});
                    }).what(),
-                   "x: it has 4 samples; a gather asked for sample 4"));
+                   "x: gather: sample 4 is out of range: the source has 4 samples"));
     memory_source const empty{"x", std::vector<float>{}};
     CHECK(empty.size() == 0);
 }

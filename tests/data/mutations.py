@@ -145,7 +145,7 @@ without("a state counts what was delivered", (LINE, "        position_ = end;\n"
 without("a state is not what workers have claimed", (LINE, "noexcept { return position_; }", "noexcept { return claim_position_; }"), "H14")
 without("an epoch begins where it is told to", (ENGINE, "line_.begin(position, ", "line_.begin(0, "), "H15")
 without("an epoch begins with nothing delivered", (LINE, "claim_position_ = position_ = position;", "claim_position_ = position;"), "H15")
-without("one epoch goes on at a time", (ENGINE, "        if (line_.is_open())\n            throw_misuse(where, \"an epoch of", "        if (false)\n            throw_misuse(where, \"an epoch of"), "H21")
+without("one epoch goes on at a time", (ENGINE, "if (line_.is_open()) throw_misuse(where, \"loader of {}: an epoch is already", "if (false) throw_misuse(where, \"loader of {}: an epoch is already"), "H21")
 without("a loader is charged", (SLOTS, "if (p.account && p.bytes != 0) charge_to(*p.account, which, label_of(which, where));", "(void)where;"), "H22")
 without("all is charged before any is allocated",
         (SLOTS, "if (lacks_ring) charge_for(loader_part::pinned_ring, where);\n", "if (lacks_ring) {\n                charge_for(loader_part::pinned_ring, where);\n                allocate(loader_part::pinned_ring, where);\n            }\n"),

@@ -297,7 +297,8 @@ TEST_CASE("npy_source refuses arrays that it cannot hand out, and says why", "[d
     for (char const* descr : {"", "<", "=", "x4", "u3", "<u16", "uint128", "f3 "}) {
         INFO(descr);
         std::string const found = why(descr, "(1,)");
-        CHECK((mentions(found, "none of bool, integers and floats") || mentions(found, "more than 64 bits")));
+        CHECK((mentions(found, "supported: bool, integers and floats") ||
+               mentions(found, "more than 64 bits")));
     }
     CHECK(mentions(why("<f8", "()"), "a single number has no samples"));
     CHECK(mentions(why("|u1", "(-8,)"), "negative"));
@@ -417,7 +418,7 @@ TEST_CASE("npy_source refuses other formats and versions", "[data][npy_source]")
     for (int const major : {0, 4, 255}) {
         std::string file = good;
         file[6] = static_cast<char>(major);
-        CHECK(mentions(failure(file).why(), "a version of .npy other than"));
+        CHECK(mentions(failure(file).why(), "unknown version of .npy"));
     }
     std::string minor = good;
     minor[7] = 1;

@@ -28,10 +28,10 @@ using support::mentions;
 std::string const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 23802932552\n";
 
 std::vector<std::pair<std::string, std::string>> const known{
-    {pointer, "is a Git LFS pointer, not the data: fetch that by 'git lfs pull'"},
+    {pointer, "is a Git LFS pointer, not the data: run 'git lfs pull'"},
     {"<!DOCTYPE html><html><body>404: not found</body></html>\n", "is an HTML page"},
     {"\xef\xbb\xbf\r\n  <HTML lang=en>" + std::string(1000, ' '), "is an HTML page"},
-    {"<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>", "is an XML text"},
+    {"<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>", "is an XML document"},
     {"\x1f\x8b\x08 and so on", "is compressed by gzip"},
     {"PK\3\4 and so on", "is a zip archive"},
     {"", "the file is empty"},

@@ -128,8 +128,8 @@ TEST_CASE("offsets that cut no rows are refused", "[data][ragged_source]") {
     auto const by_hand = [](numbers const& offsets) {
         return why<cuota::misuse>([&] { ragged_source{words(10), offsets}; });
     };
-    CHECK(mentions(by_hand({}), "words: no offsets: there is one more than there are samples"));
-    CHECK(mentions(by_hand({0, 5, 4, 9}), "words: offset 2 is 4, below the one before it"));
+    CHECK(mentions(by_hand({}), "words: no offsets; N samples need N + 1 offsets"));
+    CHECK(mentions(by_hand({0, 5, 4, 9}), "words: offset 2 is 4, below the previous one"));
     CHECK(mentions(by_hand({0, 11}), "words: the last offset is 11, beyond the 10 rows"));
     CHECK_NOTHROW(ragged_source{words(10), numbers{10}});    // no samples
     CHECK_NOTHROW(ragged_source{words(10), numbers{3, 7}});  // some rows belong to no sample
@@ -140,21 +140,21 @@ TEST_CASE("offsets that cut no rows are refused", "[data][ragged_source]") {
     CHECK(mentions(from_a_file(std::vector<std::int64_t>{0, 3, -1}),
                    "offsets: at byte 0: offset 2 is -1, below 0"));
     CHECK(mentions(from_a_file(std::vector<std::int64_t>{0, 3, 2}),
-                   "offsets: at byte 0: offset 2 is 2, below the one before it of words"));
+                   "offsets: at byte 0: offset 2 is 2, below the previous one (offsets of words)"));
     CHECK(mentions(from_a_file(std::vector<std::uint8_t>{200}),
-                   "the last offset is 200, beyond the 10 rows of words"));
+                   "the last offset is 200, beyond the 10 rows (offsets of words)"));
     CHECK(mentions(why<cuota::misuse>([] {
                        ragged_source{words(10), memory_source{"offsets", std::vector<float>{0}}};
                    }),
-                   "offsets: offsets f32 are no offsets, which are whole numbers"));
+                   "offsets: cannot use offsets f32 as offsets; offsets must be integers"));
     CHECK(mentions(why<cuota::misuse>([] {
                        ragged_source{words(10), memory_source{"offsets", std::vector<int>{0, 1}, {2}}};
                    }),
-                   "offsets: offsets i32[2] are no offsets, which are one whole number each"));
+                   "offsets: cannot use offsets i32[2] as offsets; offsets must be one integer each"));
     CHECK(mentions(why<cuota::misuse>([] {
                        ragged_source{ragged_source{words(10), numbers{0, 1}}, numbers{0, 1}};
                    }),
-                   "the rows of a ragged_source, words, cannot have a ragged field, as words u16[*] is"));
+                   "rows of ragged_source words: ragged fields are not supported: words u16[*]"));
 }
 
 TEST_CASE("what is asked of a ragged source is checked before anything is read", "[data][ragged_source]") {
@@ -169,18 +169,18 @@ TEST_CASE("what is asked of a ragged source is checked before anything is read",
     CHECK(mentions(why<cuota::misuse>([&] {
                        gather({0, 1}, 16);
                    }),
-                   "words: 2 samples of words u32[*] take 20 bytes; a gather gave room for 16"));
+                   "words: gather: 2 samples of words u32[*] take 20 bytes, the output has 16"));
     CHECK(mentions(why<cuota::misuse>([&] { gather({2}, 4); }),
-                   "it has 2 samples; a gather asked for sample 2"));
+                   "gather: sample 2 is out of range: the source has 2 samples"));
     CHECK(mentions(why<cuota::misuse>([&] { (void)lengths_of(from, 0, {2}); }),
-                   "words: it has 2 samples; the length of sample 2 was asked for"));
+                   "words: cannot return the length of sample 2: the source has 2 samples"));
     CHECK(mentions(why<cuota::misuse>([&] { (void)lengths_of(from, 1, {0}); }),
-                   "words: the lengths of its field 1 were asked for, which is not ragged"));
+                   "words: cannot return lengths: field 1 is not ragged"));
     numbers room(3);
     CHECK(mentions(why<cuota::misuse>([&] { from.lengths(0, numbers{0}, room); }),
-                   "the lengths of 1 sample were asked for, with room for 3"));
+                   "cannot return lengths of 1 sample: the output has 3"));
     CHECK(mentions(why<cuota::misuse>([&] { (void)lengths_of(texts.classed(), 1, {0}); }),
-                   "words + class: the lengths of its field 1 were asked for, which is not ragged"));
+                   "words + class: cannot return lengths: field 1 is not ragged"));
 }
 
 TEST_CASE("sources made of ragged ones are ragged", "[data][ragged_source]") {
@@ -222,7 +222,7 @@ TEST_CASE("sources made of ragged ones are ragged", "[data][ragged_source]") {
             why<cuota::misuse>([&] {
                 cuota::concat_source{texts.words(), memory_source{"words", std::vector<std::uint32_t>{1}}};
             }),
-            "words has the fields words u32; words, which it is to follow, has words u32[*]"));
+            "concat_source: the sources have different fields: words has words u32; words has words u32[*]"));
         cuota::concat_source const plain_ones{words(3), words(4)};
         CHECK_THROWS_AS(lengths_of(plain_ones, 0, {0}), cuota::misuse);
     }
@@ -233,17 +233,17 @@ TEST_CASE("sources that have no place for ragged fields say so", "[data][ragged_
     CHECK(mentions(why<cuota::misuse>([&] {
                        cuota::converted_source{texts.words(), {{"words", element_type::f16}}};
                    }),
-                   "a converted_source of words cannot have a ragged field, as words u32[*] is"));
+                   "converted_source of words: ragged fields are not supported: words u32[*]"));
     CHECK(mentions(why<cuota::misuse>([&] {
                        cuota::callable_source{"f", 3, {{"x", element_type::u8, {}, true}}, [](auto, auto) {}};
                    }),
-                   "f: a callable_source cannot have a ragged field, as x u8[*] is"));
+                   "f: callable_source: ragged fields are not supported: x u8[*]"));
     support::temp_folder const folder;
     CHECK(mentions(
         why<cuota::misuse>([&] {
             cuota::raw_source{folder.write("x", "abc"), {.fields = {{"x", element_type::u8, {}, true}}}};
         }),
-        "x: a raw_source cannot have a ragged field, as x u8[*] is"));
+        "x: raw_source: ragged fields are not supported: x u8[*]"));
 }
 
 TEST_CASE("ragged_source gathers without allocating", "[data][ragged_source]") {
@@ -302,10 +302,12 @@ TEST_CASE("runs of samples are read as gather reads them one by one", "[data][so
         std::span<std::byte> const out[] = {room};
         return why<cuota::misuse>([&] { one_field.gather_runs(asked, out); });
     };
-    CHECK(mentions(refused({{0, 2}, {79, 2}}, 20), "it has 80 samples; a gather asked for sample 80"));
-    CHECK(mentions(refused({{~std::uint64_t{0}, 1}}, 5), "a gather asked for sample 18446744073709551615"));
+    CHECK(mentions(refused({{0, 2}, {79, 2}}, 20),
+                   "gather: sample 80 is out of range: the source has 80 samples"));
+    CHECK(mentions(refused({{~std::uint64_t{0}, 1}}, 5),
+                   "gather: sample 18446744073709551615 is out of range"));
     CHECK(mentions(refused({{0, 2}, {70, 2}}, 19),
-                   "4 samples of x u8[5] take 20 bytes; a gather gave room for 19"));
+                   "gather: 4 samples of x u8[5] take 20 bytes, the output has 19"));
 }
 
 TEST_CASE("a ragged source reads rows by runs or by their numbers, whichever its source can",

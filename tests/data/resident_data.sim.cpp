@@ -197,7 +197,7 @@ TEST_CASE("a loader keeps its data on the device if that fits, and streams it ot
     }
     how.device.reset();
     CHECK(mentions(thrown<cuota::misuse>([&] { (void)cuota::cached_on_device(from, how); }).what(),
-                   "data of numbers was to be kept on the device if it fits"));
+                   "resident_data of numbers: keeping the data only if it fits requires a budget"));
 }
 
 TEST_CASE("a device that has less than its budget has the data streamed", "[data][resident_data]") {
@@ -239,7 +239,7 @@ TEST_CASE("data on a device is loaded there", "[data][resident_data]") {
     resident_data const data{numbered_source{10}, {.batch = 5}};
     cuota::device_scope const there{cuota::device{1}};
     CHECK(mentions(thrown<cuota::misuse>([&] { (void)data.loader({.batch = 5}); }).what(),
-                   "the data of numbers is on device 0, and was to be loaded on device 1"));
+                   "resident_data of numbers: the data is on device 0, but the current device is 1"));
 }
 
 TEST_CASE("no data at all is on the device, too", "[data][resident_data]") {

@@ -180,8 +180,7 @@ TEST_CASE("a sample with more rows than a batch may have is named", "[data][row_
     CHECK(error.rows() == 8);
     CHECK(error.most() == 7);
     CHECK(std::string{error.what()} == "cuota::sample_too_long: words + class: sample 2 has 8 rows of words "
-                                       "u32[*]; loader_options::rows lets a "
-                                       "batch have 7");
+                                       "u32[*]; loader_options::rows limits a batch to 7");
     CHECK(deal(texts.classed(), {.batch = 4, .rows = 8}).at.size() == 3);
     ragged_texts const endless{{1, ~std::uint64_t{0} - 1}};  // the sum would overflow
     any_source const from{cuota::ragged_source{

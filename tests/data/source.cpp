@@ -75,7 +75,8 @@ TEST_CASE("check_gather accepts exact rooms, also for no samples", "[data][sourc
 TEST_CASE("check_gather names the sample that does not exist", "[data][source]") {
     auto const error = support::thrown<cuota::misuse>([] { gather_into({0, 10}, {4}); });
 
-    CHECK(support::mentions(error.what(), "counter: it has 10 samples; a gather asked for sample 10"));
+    CHECK(support::mentions(error.what(),
+                            "counter: gather: sample 10 is out of range: the source has 10 samples"));
 }
 
 TEST_CASE("check_gather names a room of the wrong size", "[data][source]") {

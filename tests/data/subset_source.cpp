@@ -64,7 +64,8 @@ TEST_CASE("subset_source refuses more than its source has, and names what it has
     auto const most = std::numeric_limits<std::uint64_t>::max();
 
     auto const error = support::thrown<cuota::misuse>([&] { subset_source const part(whole, 5, 4); });
-    CHECK(mentions(error.what(), "4 samples from sample 5 of " + folder.path("letters") + ", which has 8"));
+    CHECK(mentions(error.what(), "4 samples from sample 5 of " + folder.path("letters") +
+                                     " are out of range: the source has 8"));
     REQUIRE_THROWS_AS((subset_source{whole, 9, 0}), cuota::misuse);
     REQUIRE_THROWS_AS((subset_source{whole, 1, most}), cuota::misuse);
     REQUIRE_THROWS_AS((subset_source{whole, most, 2}), cuota::misuse);

@@ -166,26 +166,31 @@ TEST_CASE("weights that are none, or not the source's, are refused", "[data][wei
     };
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     constexpr double endless = std::numeric_limits<double>::infinity();
-    CHECK(why({1, -0.5}) == "cuota::misuse: a weighted_sampler was given the weight -0.5 of sample 1");
+    CHECK(why({1, -0.5}) ==
+          "cuota::misuse: weighted_sampler: weight -0.5 of sample 1 must be finite and not negative");
     CHECK(support::has(why({nan}), "of sample 0"));
-    CHECK(support::has(why({1, 1, endless}), "the weight inf of sample 2"));
-    CHECK(why({}) == "cuota::misuse: the weights of a weighted_sampler add up to 0");
-    CHECK(why({0, 0}) == "cuota::misuse: the weights of a weighted_sampler add up to 0");
-    CHECK(support::has(why({1e308, 1e308}), "add up to inf"));
+    CHECK(support::has(why({1, 1, endless}), "weight inf of sample 2"));
+    CHECK(why({}) ==
+          "cuota::misuse: weighted_sampler: the sum of the weights is 0; it must be finite and above 0");
+    CHECK(why({0, 0}) ==
+          "cuota::misuse: weighted_sampler: the sum of the weights is 0; it must be finite and above 0");
+    CHECK(support::has(why({1e308, 1e308}), "the sum of the weights is inf"));
     std::vector<double> const bad{-1};
     CHECK(std::string{thrown<cuota::misuse>([&] {
                           weighted_shuffle_sampler{1, bad, 1};
                       }).what()} ==
-          "cuota::misuse: a weighted_shuffle_sampler was given the weight -1 of sample 0");
-    CHECK(std::string{thrown<cuota::misuse>([&] {
-                          (void)weighted_shuffle_sampler(1, std::vector{1.0}, 1).size(2);
-                      }).what()} == "cuota::misuse: a weighted_shuffle_sampler has 1 weight for 2 samples");
+          "cuota::misuse: weighted_shuffle_sampler: weight -1 of sample 0 must be finite and not negative");
+    CHECK(
+        std::string{thrown<cuota::misuse>([&] {
+                        (void)weighted_shuffle_sampler(1, std::vector{1.0}, 1).size(2);
+                    }).what()} ==
+        "cuota::misuse: weighted_shuffle_sampler: number of weights does not match: 1 weight for 2 samples");
     std::vector<double> const two{1, 0};
     CHECK(std::string{thrown<cuota::misuse>([&] { (void)weighted_sampler(1, two, 9).size(3); }).what()} ==
-          "cuota::misuse: a weighted_sampler has 2 weights for 3 samples");
+          "cuota::misuse: weighted_sampler: number of weights does not match: 2 weights for 3 samples");
     CHECK(std::string{
               thrown<cuota::misuse>([&] { (void)weighted_shuffle_sampler(1, two, 2).size(2); }).what()} ==
-          "cuota::misuse: a weighted_shuffle_sampler is to draw 2 samples, and 1 weight is above zero");
+          "cuota::misuse: weighted_shuffle_sampler: cannot draw 2 samples: only 1 weight is above zero");
 }
 
 TEST_CASE("a fingerprint tells weights, seeds and draws from others", "[data][weighted_sampler]") {

@@ -71,7 +71,7 @@ TEST_CASE("zip_source names both sources when they are not of one size", "[data]
 
     auto const error = support::thrown<cuota::data_error>([&] { zip_source const both(images, labels); });
     CHECK(error.file() == folder.path("labels"));
-    CHECK(error.why() == "3 samples, to go with the 4 of " + folder.path("images"));
+    CHECK(error.why() == "cannot combine 3 samples with the 4 of " + folder.path("images"));
 }
 
 TEST_CASE("zip_source checks a gather before anything is written", "[data][zip_source]") {

@@ -305,7 +305,7 @@ TEST_CASE("from PyTorch: what is there is shown, and what grows is named", "[doc
         };
 #include "from_pytorch/record.inc"
     });
-    CHECK(said == "nothing found\n");
+    CHECK(said == "no findings\n");
     for (char const* file : {"train.html", "snapshot.pickle", "trace.json"})
         CHECK(std::filesystem::file_size(file) > 100);
     page::check_prints("from_pytorch/growth", [&] {

@@ -91,7 +91,7 @@ def refused(number, option):
     for other, text in said.items():
         what = "the gradients of a step" if option == "--refuse-late" else "the next batch"
         run.check("the refused one has its budget's refusal, the others its number",
-                  "cuota::budget_exceeded: " in text if other == rank else f"rank {rank} was refused at {what}" in text)
+                  "cuota::budget_exceeded: " in text if other == rank else f"rank {rank} was refused memory for {what}" in text)
     run.check("the steps before were made", len(run.losses()) == step)
     return run
 

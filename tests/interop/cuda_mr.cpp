@@ -183,7 +183,7 @@ TEST_CASE("the kind that was promised is looked at", "[interop][cuda_mr][gpu]") 
     cuota::any_resource const pinned{cuota::pinned_memory{}};
     auto const refused = thrown<cuota::misuse>([&] { (void)cuota::to_cuda_mr(pinned); });
     CHECK(std::string{refused.what()}.find(
-              "said to be of device memory, and its resource is of pinned memory") != std::string::npos);
+              "declared as device memory, but the resource provides pinned memory") != std::string::npos);
     CHECK(refused.where().line != 0);
     auto const mr = cuota::to_cuda_mr<memory_kind::pinned>(pinned);
     void* const p = mr.allocate_sync(8);

@@ -88,9 +88,9 @@ TEST_CASE("a text that is wrong is refused with the item that is, and where it i
 
 TEST_CASE("a second limit for the same devices is refused", "[interop][device_limits]") {
     CHECK(has(thrown<cuota::misuse>([] { (void)cuota::device_limits{"1GiB,2GiB"}; }).what(),
-              "'2GiB' is a second"));
+              "'2GiB' repeats the limit of all other devices"));
     CHECK(has(thrown<cuota::misuse>([] { (void)cuota::device_limits{"1=1GiB,1=2GiB"}; }).what(),
-              "'1=2GiB' is a second"));
+              "'1=2GiB' repeats the limit of this device"));
 }
 
 TEST_CASE("the environment's limits are those of the variable, and none without it",

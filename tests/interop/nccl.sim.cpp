@@ -93,8 +93,9 @@ TEST_CASE(
                                         make_all(sums, gradients, 0, 1);
                                     });
                                 }).what();
-        support::claim(support::has(why, r == 1 ? "none" : "rank 1 was refused at the gradients of a step"),
-                       why);
+        support::claim(
+            support::has(why, r == 1 ? "none" : "rank 1 was refused memory for the gradients of a step"),
+            why);
         sums.reduce(mine, [&] { make_all(sums, gradients, 1); });
         end.gradients = gradients.values();
     });
@@ -128,7 +129,7 @@ TEST_CASE("a rank that does not come to a sum ends it by the deadline, and the a
     });
     for (std::size_t r = 0; r != 2; ++r) {
         INFO(ends[r].text);
-        CHECK(says(ends, r, "rank_gone: rank 2 of 3: it did not come in time"));
+        CHECK(says(ends, r, "rank_gone: rank 2 of 3: timed out"));
     }
     CHECK(fake_nccl.aborted == aborted + 2);
     CHECK(fake_nccl.alive == 0);
@@ -146,7 +147,7 @@ TEST_CASE("an error that NCCL finds later is typed, has NCCL's words, and ends t
     });
     fake_nccl.fails_rank = -1;
     CHECK((says(ends, 1,
-                "ncclAllReduce failed with remote process exited or there was a network error: a peer is "
+                "ncclAllReduce failed: remote process exited or there was a network error: a peer is "
                 "unreachable") ||
            says(ends, 1, "rank_gone: rank 0")));
     CHECK(!ends[0].text.empty());
@@ -161,18 +162,17 @@ TEST_CASE("ranks that are not all there get no communicator, and who made no ide
         nccl_sums const sums{mine, 1h};
     });
     fake_nccl.id_error = ncclSuccess;
-    CHECK(says(none, 0, "ncclGetUniqueId failed with an error of NCCL"));
-    CHECK(says(none, 1, "rank 0 of 2: it failed at: an identity of NCCL"));
+    CHECK(says(none, 0, "ncclGetUniqueId failed: an error of NCCL"));
+    CHECK(says(none, 1, "rank 0 of 2: failed at: NCCL unique id"));
     auto const late = support::run_rank_threads(2, 1h, [&](std::size_t r, agreement& mine, ended_rank&) {
         if (r == 0) {
             nccl_sums const sums{mine, 20ms};
             return;
         }
         for (int question = 0; question != 17; ++question)  // takes part, but never calls NCCL
-            (void)mine.values(question == 0 ? 2 : 0, "an identity of NCCL");
+            (void)mine.values(question == 0 ? 2 : 0, "NCCL unique id");
     });
-    CHECK(says(late, 0,
-               "ncclCommInitRankConfig failed with a deadline that was over: one of 2 ranks has not come"));
+    CHECK(says(late, 0, "ncclCommInitRankConfig failed: timed out (rank 0 waited): at least one of 2 ranks"));
     CHECK(late[1].text.empty());
     CHECK(fake_nccl.alive == 0);
     agreement alone;
@@ -192,7 +192,7 @@ TEST_CASE("a communicator that cannot be ended well is aborted, and that is repo
     CHECK(fake_nccl.alive == 0);
     std::vector<std::string> const reports = machine.errors.take();
     REQUIRE(reports.size() == 1);
-    CHECK(support::has(reports[0], "ncclCommFinalize failed with an error of NCCL"));
+    CHECK(support::has(reports[0], "ncclCommFinalize failed: an error of NCCL"));
 }
 
 }  // namespace

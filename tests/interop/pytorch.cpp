@@ -106,7 +106,7 @@ TEST_CASE("a device that is not there is named, by null and by exception", "[int
     CHECK(errors.take().size() == 5);
     int here = 0;
     memory.deallocate(&here, 4, 0, s.get());  // a device that was never used
-    CHECK(has(memory.last_failure(), "memory of device 0, where none was allocated"));
+    CHECK(has(memory.last_failure(), "deallocate on device 0, where nothing was allocated"));
     CHECK(errors.take().size() == 1);
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("limits can be told until a device is asked for", "[interop][pytorch]"
 
 TEST_CASE("summaries name the budget, the pool and what is live", "[interop][pytorch]") {
     cuota::pytorch_memory memory{cuota::device_limits{"64MiB"}};
-    CHECK(memory.summary_text() == "nothing was asked of any device");
+    CHECK(memory.summary_text() == "no allocations on any device");
     CHECK(memory.summary_as_json() == "[]");
     CHECK_FALSE(memory.is_open(0));
     cuota::stream const s;

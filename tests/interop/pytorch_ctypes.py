@@ -87,7 +87,7 @@ def records():
 def refuses():
     cuota = load()
     check("a wrong limit refuses all", cuota.alloc(1, 0, None) is None)
-    check("and the item is named", "CUOTA_BUDGET: '64MB' is no limit" in text(cuota.last_failure), text(cuota.last_failure))
+    check("and the item is named", "CUOTA_BUDGET: '64MB' is not a limit" in text(cuota.last_failure), text(cuota.last_failure))
     check("until it is right", cuota.configure(b"64MiB") == 0 and cuota.alloc(1, 0, None) is not None)
 
 

@@ -299,10 +299,10 @@ TEST_CASE("the library refuses by null or std::bad_alloc beyond the limit, and t
     simulator::reset({});
     library const pytorch;
     CHECK(pytorch.configure("64MB") == -1);
-    CHECK(has(library::text(pytorch.last_failure), "configure: '64MB' is no limit"));
+    CHECK(has(library::text(pytorch.last_failure), "configure: '64MB' is not a limit"));
     REQUIRE(pytorch.configure("64MiB") == 0);
     CHECK(pytorch.held(0) + pytorch.peak(0) + pytorch.live(0) == 0);
-    CHECK(library::text(pytorch.summary) == "nothing was asked of any device");
+    CHECK(library::text(pytorch.summary) == "no allocations on any device");
     CHECK(pytorch.limit(0) == 64_MiB);
 
     void* const all = pytorch.alloc(62_MiB, 0, nullptr);

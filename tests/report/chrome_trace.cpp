@@ -326,6 +326,6 @@ TEST_CASE("a trace that cannot be written is said to be so", "[report][chrome_tr
     std::ostringstream none;
     auto const refused =
         support::thrown<cuota::misuse>([&] { cuota::write_chrome_trace(none, r, {.sources = {5}}); });
-    CHECK(trace_says(refused.what(), "a trace of source 5: the recording has 5"));
+    CHECK(trace_says(refused.what(), "source index 5 is out of range: the recording has 5 sources"));
     CHECK(none.str().empty());
 }

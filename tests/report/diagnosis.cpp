@@ -65,36 +65,31 @@ namespace {
 }  // namespace
 
 TEST_CASE("a diagnosis has a line for each finding, the most severe first", "[report][diagnosis]") {
-    CHECK(
-        diagnosis_text(diagnose(all_that_can_be_wrong())) ==
-        "2 problems, 5 warnings, 5 notes\n"
-        "  problem  budget gpu refused 1 request, and lacked 1023.0 MiB; for weights (train.cpp:5); then its "
-        "pools had as much free, in pieces or not finished\n"
-        "  problem  leak in pool work: log (train.cpp:17) grew by 1.0 MiB in each of the last 20 steps, 20.0 "
-        "MiB in all; 20 blocks stayed\n"
-        "  warning  device 0: 12.0 GiB are held outside cuota, by the CUDA context, libraries or other "
-        "programs; at the start it was 512.0 MiB\n"
-        "  warning  budget gpu is nearly full: 8.0 GiB in use, 100 % of its limit of 8.0 GiB; 0 B are left\n"
-        "  warning  pool work keeps 3.0 GiB that nothing has used in the last 10 steps (4.0 GiB reserved, at "
-        "most 1.0 GiB in use): trim it, or give it a release_threshold\n"
-        "  warning  fragmentation of pool other: 640.0 MiB lie free, the largest piece 128.0 MiB; without 8 "
-        "blocks of log (train.cpp:17), 2.0 KiB, 640.0 MiB would be one piece\n"
-        "  warning  pinned memory of resource host is 2.0 x what was asked: 256.0 MiB for 130.0 MiB\n"
-        "  note     pool work: at its peak of 1.0 GiB, 98 % was weights (train.cpp:5): 1.0 GiB in 1 block\n"
-        "  note     pool other: 128.0 MiB were freed, and work that was enqueued before may still use "
-        "them: 128.0 MiB wait for stream 7\n"
-        "  note     pool other: 99 % of what is live has no tag (64.0 MiB in 7 blocks): name it where it is "
-        "taken\n"
-        "  note     rounding in pool other: 7 blocks of what has no tag asked for 32.0 MiB and take 64.0 "
-        "MiB: take many in one\n"
-        "  note     churn in pool work: scratch (train.cpp:30) was allocated and freed 100 times or more in "
-        "each of the last 20 steps, and never more than 64.0 KiB at once: allocate that once");
+    CHECK(diagnosis_text(diagnose(all_that_can_be_wrong())) ==
+          "2 problems, 5 warnings, 5 notes\n  problem  budget gpu refused 1 request, short by 1023.0 MiB; "
+          "for weights (train.cpp:5); at that time its pools had that much free, fragmented or pending\n  "
+          "problem  leak in pool work: log (train.cpp:17) grew by 1.0 MiB in each of the last 20 steps, 20.0 "
+          "MiB in total; 20 blocks still live\n  warning  device 0: 12.0 GiB are held outside cuota, by the "
+          "CUDA "
+          "context, libraries or other programs; at the start it was 512.0 MiB\n  warning  budget gpu is "
+          "nearly full: 8.0 GiB in use, 100 % of its limit of 8.0 GiB; 0 B are left\n  warning  pool work "
+          "holds 3.0 GiB that were not used in the last 10 steps (4.0 GiB reserved, at most 1.0 GiB in use): "
+          "trim it or set a release_threshold\n  warning  fragmentation of pool other: 640.0 MiB are free, "
+          "the largest piece is 128.0 MiB; without 8 blocks of log (train.cpp:17), 2.0 KiB, 640.0 MiB would "
+          "be contiguous\n  warning  pinned memory of resource host is 2.0 x the requested size: 256.0 MiB "
+          "for 130.0 MiB\n  note     pool work: at its peak of 1.0 GiB, 98 % was weights (train.cpp:5): 1.0 "
+          "GiB in 1 block\n  note     pool other: 128.0 MiB were freed, but work enqueued before may still "
+          "use them: 128.0 MiB wait for stream 7\n  note     pool other: 99 % of live memory has no tag "
+          "(64.0 MiB in 7 blocks): tag these allocations\n  note     rounding in pool other: 7 blocks of "
+          "untagged memory requested 32.0 MiB and occupy 64.0 MiB: combine them into one allocation\n  note  "
+          "   churn in pool work: scratch (train.cpp:30) was allocated and freed at least 100 times in each "
+          "of the last 20 steps, at most 64.0 KiB at once: allocate it once and reuse it");
 }
 
 TEST_CASE("where nothing is wrong nothing is said", "[report][diagnosis]") {
     CHECK(diagnose(cuota::recording{}).empty());
     CHECK(diagnose(cuota::memory_snapshot{}).empty());
-    CHECK(diagnosis_text({}) == "nothing found");
+    CHECK(diagnosis_text({}) == "no findings");
 
     // A healthy step: weights stay, scratch memory is freed, and the pool's size fits.
     script s;
@@ -109,7 +104,7 @@ TEST_CASE("where nothing is wrong nothing is said", "[report][diagnosis]") {
     }
     diagnosis_options half{};
     half.peak_share = 0.51;
-    CHECK(diagnosis_text(diagnose(s.made(), half)) == "nothing found");
+    CHECK(diagnosis_text(diagnose(s.made(), half)) == "no findings");
 }
 
 TEST_CASE("a recording's diagnosis holds that of its end", "[report][diagnosis]") {
@@ -140,7 +135,7 @@ TEST_CASE("options that mean nothing are refused by name", "[report][diagnosis]"
                            }).what()};
     };
     CHECK(support::has(refused([](diagnosis_options& o) { o.leak_steps = 0; }),
-                       "diagnosis_options::leak_steps is 0"));
+                       "diagnosis_options::leak_steps must be at least 1"));
     CHECK(support::has(refused([](diagnosis_options& o) { o.churn_steps = 0; }), "churn_steps is 0"));
     CHECK(support::has(refused([](diagnosis_options& o) { o.idle_steps = 0; }), "idle_steps is 0"));
     CHECK(support::has(refused([](diagnosis_options& o) { o.peak_share = -1; }), "peak_share is -1"));

@@ -182,7 +182,7 @@ TEST_CASE("program: what was needed once lies idle, unless steps give it back",
     };
     found_ones const found = with(11, cuota::unlimited);
     INFO(shown(found));
-    CHECK(is_told(found, {}, 0, 255_MiB, "pool work keeps 255.0 MiB that nothing has used in the last 10"));
+    CHECK(is_told(found, {}, 0, 255_MiB, "pool work holds 255.0 MiB that were not used in the last 10"));
     CHECK(found.at(0).of == 256_MiB);
     CHECK(with(11, 1_MiB).empty());
     CHECK(with(10, cuota::unlimited).empty());
@@ -201,10 +201,10 @@ TEST_CASE("program: what was refused is a problem, with what was missing", "[rep
     unsigned line = 0;
     found_ones const found = asking(32_MiB, line);
     INFO(shown(found));
-    CHECK(is_told(found, "activations", line, 16_MiB,
-                  "budget trainer refused 1 request, and lacked 16.0 MiB;"));
+    CHECK(
+        is_told(found, "activations", line, 16_MiB, "budget trainer refused 1 request, short by 16.0 MiB;"));
     CHECK(found.at(0).of == 32_MiB);
-    CHECK(found.at(0).text.find("as much free") == std::string::npos);
+    CHECK(found.at(0).text.find("that much free") == std::string::npos);
     CHECK(asking(16_MiB, line).empty());
 }
 
@@ -221,7 +221,7 @@ TEST_CASE("program: a refusal while enough lies free in pieces says so", "[repor
     REQUIRE(found.size() == 1);
     CHECK(found[0].bytes == 32_MiB);
     CHECK(found[0].text.find("refused 2 requests") != std::string::npos);
-    CHECK(found[0].text.find("each time its pools had as much free") != std::string::npos);
+    CHECK(found[0].text.find("each time its pools had that much free") != std::string::npos);
 }
 
 TEST_CASE("program: what a budget above refuses is that one's, with what it lacked",
@@ -233,7 +233,7 @@ TEST_CASE("program: what a budget above refuses is that one's, with what it lack
     CHECK_THROWS_AS(other.allocate(p.stream, 32_MiB, 256, "cache"), cuota::budget_exceeded);
     found_ones found = p.found(finding_kind::refusals);
     INFO(shown(found));
-    CHECK(is_told(found, "cache", line, 16_MiB, "budget trainer refused 1 request, and lacked 16.0 MiB;"));
+    CHECK(is_told(found, "cache", line, 16_MiB, "budget trainer refused 1 request, short by 16.0 MiB;"));
     CHECK(found.at(0).whose == "trainer");
 }
 
@@ -266,7 +266,8 @@ TEST_CASE("program: pinned memory that comes in large pieces costs more than was
           "[report][diagnosis_programs]") {
     found_ones const found = of_24_MiB_from(coarse_pinned<64_MiB>{});
     INFO(shown(found));
-    CHECK(is_told(found, {}, 0, 40_MiB, "resource staging is 2.7 x what was asked: 64.0 MiB for 24.0 MiB"));
+    CHECK(
+        is_told(found, {}, 0, 40_MiB, "resource staging is 2.7 x the requested size: 64.0 MiB for 24.0 MiB"));
     CHECK(of_24_MiB_from(coarse_pinned<32_MiB>{}).empty());
     CHECK(of_24_MiB_from(cuota::pinned_memory{}).empty());
 }
@@ -285,7 +286,7 @@ TEST_CASE("program: a pinned pool that takes twice what is asked costs more",
     };
     found_ones const found = with(48_MiB);
     INFO(shown(found));
-    CHECK(is_told(found, {}, 0, 24_MiB, "pinned memory of pool staging is 2.0 x what was asked"));
+    CHECK(is_told(found, {}, 0, 24_MiB, "pinned memory of pool staging is 2.0 x the requested size"));
     CHECK(with(24_MiB).empty());
 }
 
@@ -301,7 +302,7 @@ TEST_CASE("program: very many very small blocks are mostly rounding", "[report][
     };
     found_ones const found = with(1);
     INFO(shown(found));
-    CHECK(is_told(found, "flag", 0, 70'000 * 255, "blocks of flag asked for 68.4 KiB and take 17.1 MiB"));
+    CHECK(is_told(found, "flag", 0, 70'000 * 255, "blocks of flag requested 68.4 KiB and occupy 17.1 MiB"));
     CHECK(found.at(0).count == 70'000);
     CHECK(with(256).empty());
 }
@@ -315,7 +316,7 @@ TEST_CASE("program: what has no tag is told", "[report][diagnosis_programs]") {
     };
     found_ones const found = with({});
     INFO(shown(found));
-    CHECK(is_told(found, {}, 0, 16_MiB, "66 % of what is live has no tag (16.0 MiB in 1 block)"));
+    CHECK(is_told(found, {}, 0, 16_MiB, "66 % of live memory has no tag (16.0 MiB in 1 block)"));
     CHECK(with("activations").empty());
 }
 

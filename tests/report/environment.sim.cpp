@@ -139,10 +139,9 @@ TEST_CASE("A driver that is too old becomes the sentence that says what to insta
                              "build with a toolkit of 11.8 or older");
 
     e.cuda.driver = 0;
-    CHECK(
-        has(complaint_of(e), "no driver of NVIDIA's was found, and this program was built with CUDA 12.9: "));
+    CHECK(has(complaint_of(e), "no NVIDIA driver was found, and this program was built with CUDA 12.9: "));
     e.cuda.built_with = 14000;
-    CHECK(has(complaint_of(e), "install the driver that the release notes of CUDA 14.0 ask for"));
+    CHECK(has(complaint_of(e), "install the driver that the release notes of CUDA 14.0 require"));
     CHECK(std::string{cuota::oldest_driver_for(11020)} == "450.80.02");
     CHECK(cuota::oldest_driver_for(10020) == nullptr);
 }
@@ -152,9 +151,8 @@ TEST_CASE("A runtime of another major version than the headers is complained of"
     e.cuda.runtime = 13020;
     CHECK(complaint_of(e) == "none");
     e.cuda.runtime = 12040;
-    CHECK(complaint_of(e) == "this program was built with CUDA 13.0 and runs with the library of 12.4: let "
-                             "LD_LIBRARY_PATH lead to "
-                             "libcudart.so.13");
+    CHECK(complaint_of(e) == "this program was built with CUDA 13.0 but runs with the library of 12.4: make "
+                             "LD_LIBRARY_PATH lead to libcudart.so.13");
     e.cuda.runtime = 0;
     CHECK(complaint_of(e) == "none");
 }
@@ -163,12 +161,12 @@ TEST_CASE("CUDA_VISIBLE_DEVICES is named where it hides every device", "[report]
     {
         visible_devices const hidden{""};
         CHECK(has(complaint_of(environment_with(cudaErrorNoDevice)),
-                  "for CUDA_VISIBLE_DEVICES is \"\": unset it"));
+                  "because CUDA_VISIBLE_DEVICES is \"\": unset it"));
     }
     {
         visible_devices const wrong{"7\n"};
         CHECK(has(complaint_of(environment_with(cudaErrorNoDevice)),
-                  "for CUDA_VISIBLE_DEVICES is \"7?\": unset it"));
+                  "because CUDA_VISIBLE_DEVICES is \"7?\": unset it"));
     }
     visible_devices const unset{nullptr};
     CHECK_FALSE(has(complaint_of(environment_with(cudaErrorNoDevice)), "CUDA_VISIBLE_DEVICES"));

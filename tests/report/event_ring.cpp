@@ -55,8 +55,9 @@ TEST_CASE("an event ring has room for a power of two of events", "[report][event
     CHECK(event_ring{5}.capacity() == 8);
     CHECK(event_ring{4096}.capacity() == 4096);
     auto const none = support::thrown<cuota::misuse>([] { event_ring{0, {"train.cpp", 5}}; });
-    CHECK(std::string{none.what()} ==
-          "cuota::misuse: a ring of 0 events: it can have 1 to 4'294'967'296 (train.cpp:5)");
+    CHECK(
+        std::string{none.what()} ==
+        "cuota::misuse: recorder: the number of events must be from 1 to 4'294'967'296, got 0 (train.cpp:5)");
     CHECK_THROWS_AS(event_ring{event_ring::most + 1}, cuota::misuse);
 }
 

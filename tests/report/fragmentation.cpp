@@ -60,10 +60,8 @@ TEST_CASE("fragmentation names the blocks that hold most free memory apart", "[r
     s.live(300_MiB, "weights", 6).free(20_MiB);
     auto const found = fragmentation_in({s.made()});
     REQUIRE(found.size() == 1);
-    CHECK(
-        found[0].text ==
-        "fragmentation of pool work: 180.0 MiB lie free, the largest piece 40.0 MiB; without 3 blocks of log "
-        "(train.cpp:17), 12.0 KiB, 160.0 MiB would be one piece");
+    CHECK(found[0].text == "fragmentation of pool work: 180.0 MiB are free, the largest piece is 40.0 MiB; "
+                           "without 3 blocks of log (train.cpp:17), 12.0 KiB, 160.0 MiB would be contiguous");
     CHECK(found[0].level == cuota::severity::warning);
     CHECK(found[0].bytes == 180_MiB);
     CHECK(found[0].of == 40_MiB);
@@ -84,17 +82,15 @@ TEST_CASE("fragmentation by several tags names the most frequent, and one block 
                                   .free(30_MiB)
                                   .live(256, "b", 2)
                                   .free(30_MiB)
-                                  .made()}) == "fragmentation of pool work: 120.0 MiB lie free, the largest "
-                                               "piece 30.0 MiB; without 3 blocks, most of them "
-                                               "of b (train.cpp:2), 1.0 KiB, 120.0 MiB would be one piece");
+                                  .made()}) ==
+          "fragmentation of pool work: 120.0 MiB are free, the largest piece is 30.0 MiB; without 3 blocks, "
+          "most of them of b (train.cpp:2), 1.0 KiB, 120.0 MiB would be contiguous");
     cuota::diagnosis_options half{};
     half.fragmentation_largest = 0.5;
     auto const found = fragmentation_in({comb(2, 64_MiB, 256)}, half);
     REQUIRE(found.size() == 1);
-    CHECK(
-        found[0].text ==
-        "fragmentation of pool work: 128.0 MiB lie free, the largest piece 64.0 MiB; without 1 block of log "
-        "(train.cpp:17), 256 B, 128.0 MiB would be one piece");
+    CHECK(found[0].text == "fragmentation of pool work: 128.0 MiB are free, the largest piece is 64.0 MiB; "
+                           "without 1 block of log (train.cpp:17), 256 B, 128.0 MiB would be contiguous");
 }
 
 TEST_CASE("fragmentation matters from so much free and so small a largest piece on", "[report][diagnosis]") {
@@ -148,15 +144,15 @@ TEST_CASE("what is pending holds nothing apart, and what leaves does", "[report]
     auto const found = fragmentation_in({parted.made()});
     REQUIRE(found.size() == 1);
     CHECK(found[0].count == 0);
-    CHECK(found[0].text == "fragmentation of pool work: 128.0 MiB lie free, the largest piece 16.0 MiB");
+    CHECK(found[0].text == "fragmentation of pool work: 128.0 MiB are free, the largest piece is 16.0 MiB");
 }
 
 TEST_CASE("blocks as large as what they hold apart are counted, not blamed", "[report][diagnosis]") {
     auto const dense = fragmentation_in({comb(8, 16_MiB, 16_MiB)});
     REQUIRE(dense.size() == 1);
-    CHECK(dense[0].text == "fragmentation of pool work: 128.0 MiB lie free, the largest piece 16.0 MiB; in "
-                           "one segment 7 blocks of log "
-                           "(train.cpp:17), 112.0 MiB, lie between 128.0 MiB");
+    CHECK(dense[0].text ==
+          "fragmentation of pool work: 128.0 MiB are free, the largest piece is 16.0 MiB; "
+          "in one segment, 7 blocks of log (train.cpp:17), 112.0 MiB, separate 128.0 MiB of free memory");
     CHECK(dense[0].in_one_piece == 0);
     // The blocks may have at most a quarter of the free bytes: 3 x 16 MiB for 4 x 48 MiB.
     CHECK(fragmentation_in({comb(4, 48_MiB, 16_MiB)})[0].in_one_piece == 240_MiB);
@@ -174,7 +170,7 @@ TEST_CASE("blocks whose end would not double the largest piece are not blamed", 
     REQUIRE(less.size() == 1);
     CHECK(less[0].in_one_piece == 0);
     CHECK(less[0].count == 1);
-    CHECK(less[0].text.find("; in one segment 1 block of log (train.cpp:17), 256 B, lie between") !=
+    CHECK(less[0].text.find("; in one segment, 1 block of log (train.cpp:17), 256 B, separate ") !=
           std::string::npos);
     auto const twice = four_of(20_MiB, 20_MiB - 256);
     REQUIRE(twice.size() == 1);
@@ -187,7 +183,7 @@ TEST_CASE("scratch that outlives its step is told where it belongs", "[report][d
         for (int i = 0; i != 4; ++i) s.free(32_MiB).live(256, "log", 17, age, meant);
         return fragmentation_text({s.made()});
     };
-    std::string const advice = "; they outlive their steps: take them from persistent()";
+    std::string const advice = "; they outlive their steps: allocate them from persistent()";
     CHECK(with(1, cuota::lifespan::scratch).ends_with(advice));
     CHECK(!with(0, cuota::lifespan::scratch).ends_with(advice));
     CHECK(!with(1, cuota::lifespan::persistent).ends_with(advice));

@@ -60,9 +60,8 @@ struct refusing {
 TEST_CASE("what a pool keeps and no step has used is idle", "[report][diagnosis]") {
     auto const found = idle_in(idling(20, 900_MiB, 4_GiB));
     REQUIRE(found.size() == 1);
-    CHECK(found[0].text == "pool work keeps 3.1 GiB that nothing has used in the last 10 steps (4.0 "
-                           "GiB reserved, at most 900.0 MiB "
-                           "in use): trim it, or give it a release_threshold");
+    CHECK(found[0].text == "pool work holds 3.1 GiB that were not used in the last 10 steps (4.0 GiB "
+                           "reserved, at most 900.0 MiB in use): trim it or set a release_threshold");
     CHECK(found[0].level == cuota::severity::warning);
     CHECK(found[0].bytes == 4_GiB - 900_MiB);
     CHECK(found[0].of == 4_GiB);
@@ -132,8 +131,9 @@ TEST_CASE("refusals are counted by budget, with what was missing and for whom", 
     for (int i = 0; i != 3; ++i) r.s.refuse(r.model, other, 300, 200);
     auto const found = refusals_in(r.s);
     REQUIRE(found.size() == 1);
-    CHECK(found[0].text == "budget model refused 12 requests, and lacked 100 B at most; 9 of them for "
-                           "activations (train.cpp:17)");
+    CHECK(
+        found[0].text ==
+        "budget model refused 12 requests, short by 100 B at most; 9 of them for activations (train.cpp:17)");
     CHECK(found[0].level == cuota::severity::problem);
     CHECK(found[0].bytes == 100);
     CHECK(found[0].of == 300);
@@ -150,10 +150,10 @@ TEST_CASE("one refusal is in the singular, and none is none", "[report][diagnosi
     CHECK(refusals_in(r.s).empty());
     r.s.refuse(r.model, r.site, 100, 350);
     CHECK(refusals_in(r.s)[0].text ==
-          "budget model refused 1 request, and lacked 50 B; for activations (train.cpp:17)");
+          "budget model refused 1 request, short by 50 B; for activations (train.cpp:17)");
     r.s.refuse(r.model, r.site, 100, 350);
     CHECK(refusals_in(r.s)[0].text ==
-          "budget model refused 2 requests, and lacked 50 B at most; all for activations (train.cpp:17)");
+          "budget model refused 2 requests, short by 50 B at most; all for activations (train.cpp:17)");
     r.s.refuse(r.model, 0, 200, cuota::unlimited);
     CHECK(refusals_in(r.s)[0].bytes == 200);
 }
@@ -168,7 +168,7 @@ TEST_CASE("what a budget did not lack it is not said to lack", "[report][diagnos
     script pool_only;
     auto const pool = pool_only.pool("work");
     pool_only.refuse(pool, 0, 1_GiB, 0);
-    CHECK(refusals_in(pool_only)[0].text == "pool work refused 1 request of 1.0 GiB; for what has no tag");
+    CHECK(refusals_in(pool_only)[0].text == "pool work refused 1 request of 1.0 GiB; for untagged memory");
 }
 
 TEST_CASE("refusals while pools had as much free are counted", "[report][diagnosis]") {
@@ -176,19 +176,18 @@ TEST_CASE("refusals while pools had as much free are counted", "[report][diagnos
     r.s.segment(r.pool, 400);
     auto const held = r.s.take(r.pool, r.site, 301);
     r.s.refuse(r.model, r.site, 100, 400);  // 99 are free
-    CHECK(!refusals_in(r.s)[0].text.ends_with("not finished"));
+    CHECK(!refusals_in(r.s)[0].text.ends_with("fragmented or pending"));
     r.s.give(held);
     static_cast<void>(r.s.take(r.pool, r.site, 300));
     r.s.refuse(r.model, r.site, 100, 400);
-    CHECK(refusals_in(r.s)[0].text == "budget model refused 2 requests, and lacked 100 B at most; all for "
-                                      "activations (train.cpp:17); 1 time its "
-                                      "pools had as much free, in pieces or not finished");
+    CHECK(refusals_in(r.s)[0].text ==
+          "budget model refused 2 requests, short by 100 B at most; all for activations (train.cpp:17); 1 "
+          "time its pools had that much free, fragmented or pending");
     r.s.refuse(r.root, r.site, 100, 1000);  // the pool is below the root, too
     auto const found = refusals_in(r.s);
     REQUIRE(found.size() == 2);
-    CHECK(found[0].text == "budget gpu refused 1 request, and lacked 100 B; for activations (train.cpp:17); "
-                           "then its pools had as much "
-                           "free, in pieces or not finished");
+    CHECK(found[0].text == "budget gpu refused 1 request, short by 100 B; for activations (train.cpp:17); at "
+                           "that time its pools had that much free, fragmented or pending");
     r.s.segment_back(r.pool, 100);
     r.s.refuse(r.root, r.site, 100, 1000);
     CHECK(refusals_in(r.s)[0].text.find("; 1 time its") != std::string::npos);
@@ -201,9 +200,9 @@ TEST_CASE("refusals while pools had as much free are counted", "[report][diagnos
     beside.s.charge(other, elsewhere);
     beside.s.already(other, 0, 500);
     beside.s.refuse(beside.model, beside.site, 100, 400);
-    CHECK(!refusals_in(beside.s)[0].text.ends_with("not finished"));
+    CHECK(!refusals_in(beside.s)[0].text.ends_with("fragmented or pending"));
     beside.s.refuse(beside.root, beside.site, 100, 1000);
     CHECK(refusals_in(beside.s).size() == 2);
     CHECK(refusals_in(beside.s)[0].text.ends_with(
-        "then its pools had as much free, in pieces or not finished"));
+        "at that time its pools had that much free, fragmented or pending"));
 }

@@ -205,10 +205,12 @@ TEST_CASE("lifetimes of what a recording lacks are refused before a word is writ
         CHECK(error.where().line == line);
         return std::string{error.what()};
     };
-    CHECK(refused({.source = 2}).find("lifetimes of source 2: the recording has 2") != std::string::npos);
-    CHECK(refused({.step = 0}).find("lifetimes of step 0 of no source") != std::string::npos);
-    CHECK(refused({.source = 1, .step = 1}).find("step 1 of main: the recording has 1 that begin") !=
+    CHECK(refused({.source = 2}).find("source index 2 is out of range: the recording has 2 sources") !=
           std::string::npos);
+    CHECK(refused({.step = 0}).find("lifetimes of step 0: the source is not set") != std::string::npos);
+    CHECK(
+        refused({.source = 1, .step = 1}).find("step index 1 of main is out of range: the recording has 1") !=
+        std::string::npos);
     CHECK(none.str().empty());
 }
 

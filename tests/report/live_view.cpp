@@ -224,7 +224,7 @@ TEST_CASE("curves stand below the summary, and begin again for another tree", "[
     auto const row_after = [&](memory_snapshot const& s) {
         view.draw(s);
         shown.write(there.take());
-        CHECK(shown.rows()[5] == "held, the last times");
+        CHECK(shown.rows()[5] == "held over time");
         return shown.rows()[6];
     };
     CHECK(row_after(one_budget(2)) == "gpu                           [:]");
@@ -317,14 +317,14 @@ TEST_CASE("a view refuses what it could not draw by", "[report][live_view]") {
     CHECK(support::has(support::thrown<cuota::misuse>([&] {
                            live_view const view{file.get(), live_view::snapshots{}};
                        }).what(),
-                       "a live view without a callback that takes snapshots (live_view.cpp:"));
+                       "live_view: the callback that takes snapshots is empty (live_view.cpp:"));
     for (auto const interval : {0ms, -1ms}) {
         cuota::live_view_options how;
         how.interval = interval;
         CHECK(support::has(support::thrown<cuota::misuse>([&] {
                                live_view const view{file.get(), [] { return memory_snapshot{}; }, how};
                            }).what(),
-                           "a live view with an interval that is not above 0 (live_view.cpp:"));
+                           "live_view: the interval must be positive (live_view.cpp:"));
     }
 }
 

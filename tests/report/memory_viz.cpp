@@ -351,7 +351,7 @@ TEST_CASE("memory_viz shows the sources that were chosen, and elsewhere what is 
     // A budget is on the device of its pools.
     CHECK(python_finds(r, {{peak_asked_for(r, {1, 2}), 100, 7000}}, {.elsewhere = 1}));
     CHECK(support::has(support::thrown<cuota::misuse>([&] { (void)viz_json(r, {.sources = {5}}); }).what(),
-                       "source 5: the recording has 5"));
+                       "source index 5 is out of range: the recording has 5"));
     CHECK_THROWS_AS(viz_pickle(r, {.elsewhere = 1024}), cuota::misuse);
     CHECK_THROWS_AS(viz_pickle(r, {.elsewhere = -1}), cuota::misuse);
 }

@@ -122,7 +122,8 @@ TEST_CASE("what lived before a recording is part of its peak", "[report][diagnos
 TEST_CASE("pinned memory of a resource is compared with what was asked, at its peak", "[report][diagnosis]") {
     auto const found = pinned_in(pinned_blocks(130_MiB, 256_MiB));
     REQUIRE(found.size() == 1);
-    CHECK(found[0].text == "pinned memory of resource host is 2.0 x what was asked: 256.0 MiB for 130.0 MiB");
+    CHECK(found[0].text ==
+          "pinned memory of resource host is 2.0 x the requested size: 256.0 MiB for 130.0 MiB");
     CHECK(pinned_in(pinned_blocks(64_MiB, 80_MiB)).size() == 1);
     CHECK(pinned_in(pinned_blocks(64_MiB, 80_MiB - 1)).empty());
     CHECK(pinned_in(pinned_blocks(1_MiB, 16_MiB)).empty());

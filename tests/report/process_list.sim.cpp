@@ -39,9 +39,8 @@ TEST_CASE("other_programs_text names who else holds memory, and not this program
 TEST_CASE("other_programs_text says that there is none, and why it is not known", "[report][process_list]") {
     CHECK(other_programs_text(process_answer{{}}) == "no other program uses it");
     CHECK(other_programs_text(process_answer{{{1, mib, "self", true}}}) == "no other program uses it");
-    CHECK(other_programs_text(process_answer::unknown("no library")) ==
-          "other programs not known: no library");
-    CHECK(other_programs_text(cuota::device{0}) == "other programs not known: the device is simulated");
+    CHECK(other_programs_text(process_answer::unknown("no library")) == "other programs unknown: no library");
+    CHECK(other_programs_text(cuota::device{0}) == "other programs unknown: the device is simulated");
 }
 
 TEST_CASE("other_programs_text finds a device by its place on the bus", "[report][process_list]") {
@@ -51,7 +50,7 @@ TEST_CASE("other_programs_text finds a device by its place on the bus", "[report
           "other programs 1.0 MiB: process (4000000001) 1.0 MiB");
     fake_nvml.pci = "00000000:02:00.0";
     CHECK(other_programs_text(cuota::device{0}, cuota::nvml{}) ==
-          "other programs not known: nvmlDeviceGetHandleByPciBusId_v2 failed: Not Found");
+          "other programs unknown: nvmlDeviceGetHandleByPciBusId_v2 failed: Not Found");
     CHECK_THROWS_AS(other_programs_text(cuota::device{99}, cuota::nvml{}), cuota::cuda_error);
     fake_nvml = {};
 }

@@ -87,8 +87,9 @@ TEST_CASE("one source more than an event can name is refused", "[report][recorde
     auto const refused = support::thrown<cuota::misuse>([&] {
         (void)state.add_source(some_source("pinned"), {"train.cpp", 8});
     });
-    CHECK(std::string{refused.what()} ==
-          "cuota::misuse: a recorder of 65'535 sources cannot take another: pinned (train.cpp:8)");
+    CHECK(
+        std::string{refused.what()} ==
+        "cuota::misuse: recorder: the maximum of 65'535 sources is reached; cannot add pinned (train.cpp:8)");
     CHECK(state.read().sources.size() == recorder_state::most_sources);
 }
 

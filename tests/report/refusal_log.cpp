@@ -339,12 +339,12 @@ TEST_CASE("refusal_log writes to files and streams, a line at a time, and knows 
         log.write(a_refusal_for("labels"));
         CHECK(log.count().lost == 1);
     }
-    CHECK(errors.take() == std::vector<std::string>{"cuota::refusal_log: a stream took no line"});
+    CHECK(errors.take() == std::vector<std::string>{"cuota::refusal_log: write failed"});
     if (std::FILE* const full = std::fopen("/dev/full", "w")) {
         refusal_log log{full};
         log.write(a_refusal_for("rows"));
         CHECK(log.count().lost == 1);
-        CHECK(errors.take() == std::vector<std::string>{"cuota::refusal_log: a file took no line"});
+        CHECK(errors.take() == std::vector<std::string>{"cuota::refusal_log: write failed"});
         std::fclose(full);
     }
     CHECK_THROWS_AS(refusal_log{static_cast<std::FILE*>(nullptr)}, cuota::misuse);

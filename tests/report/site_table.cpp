@@ -116,7 +116,7 @@ TEST_CASE("a table of more sites than can be numbered is refused", "[report][sit
         site_table{site_table::most + 1, {"train.cpp", 3}};
     });
     CHECK(std::string{refused.what()} ==
-          "cuota::misuse: a table of 16'777'217 sites: it can have up to 16'777'216 (train.cpp:3)");
+          "cuota::misuse: recorder: 16'777'217 sites exceed the maximum of 16'777'216 (train.cpp:3)");
 }
 
 TEST_CASE("threads agree about the numbers of sites", "[report][site_table]") {

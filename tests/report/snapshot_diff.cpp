@@ -95,10 +95,10 @@ TEST_CASE("a diff says in words what grew and what shrank", "[report][snapshot_d
     CHECK(diff(before, after).text() ==
           R"(after 12.3 s
 grew
-  optimiser (adam.cpp:30)                   +2.0 KiB         0 B ->    2.0 KiB  1 new
-  scores                                    +1.0 KiB         0 B ->    1.0 KiB  2 new
+  optimiser (adam.cpp:30)                   +2.0 KiB         0 B ->    2.0 KiB  1 allocated
+  scores                                    +1.0 KiB         0 B ->    1.0 KiB  2 allocated
 shrank
-  activations (train.cpp:20)                  -768 B       768 B ->        0 B  1 gone
+  activations (train.cpp:20)                  -768 B       768 B ->        0 B  1 freed
 pools, reserved
   eval (new)                                +1.0 KiB         0 B ->    1.0 KiB  live +1.0 KiB
   main                                          same     6.0 KiB ->    6.0 KiB  live +1.2 KiB
@@ -167,7 +167,7 @@ TEST_CASE("new pools come with all they have, and vanished ones go with all they
     CHECK_FALSE(went.pools[0].is_new);
     CHECK(went.pools[0].before == 512);
     CHECK(went.pools[0].name == "main");
-    CHECK(support::has(went.text(), "\n  main (gone)  "));
+    CHECK(support::has(went.text(), "\n  main (removed)  "));
 }
 
 TEST_CASE("pools are told apart by name, device and kind of memory; of one name the first is the first",
@@ -234,8 +234,8 @@ TEST_CASE("long lists are cut, those that changed most are told, and names harm 
     std::string const shrank = diff_of_blocks(blocks, {}).text(2);
     CHECK(support::has(shrank, "shrank\n  t?29  "));
     std::string const moved = diff_of_blocks({live(0, 64, 64, "")}, {live(64, 64, 64, "")}).text();
-    CHECK(support::has(moved, "other blocks of as many bytes\n  untagged  "));
-    CHECK(support::has(moved, "same        64 B ->       64 B  1 new, 1 gone"));
+    CHECK(support::has(moved, "same size, other blocks\n  untagged  "));
+    CHECK(support::has(moved, "same        64 B ->       64 B  1 allocated, 1 freed"));
 }
 
 TEST_CASE("a diff as JSON has all of it", "[report][snapshot_diff]") {

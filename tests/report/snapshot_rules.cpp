@@ -128,9 +128,8 @@ TEST_CASE("device memory outside cuota is found when it grew, or is most of it",
 TEST_CASE("rounding is found where it takes a quarter more", "[report][diagnosis]") {
     auto const found = cuota::diagnose(one_tag("ids", 64_MiB, 128_MiB, 1_GiB));
     REQUIRE(found.size() == 1);
-    CHECK(
-        found[0].text ==
-        "rounding in pool work: 4'096 blocks of ids asked for 64.0 MiB and take 128.0 MiB: take many in one");
+    CHECK(found[0].text == "rounding in pool work: 4'096 blocks of ids requested 64.0 MiB and occupy 128.0 "
+                           "MiB: combine them into one allocation");
     CHECK(found[0].kind == finding_kind::rounding);
     CHECK(found[0].level == cuota::severity::note);
     CHECK(found[0].bytes == 64_MiB);
@@ -145,7 +144,8 @@ TEST_CASE("rounding is found where it takes a quarter more", "[report][diagnosis
 TEST_CASE("pinned memory is compared with what was asked", "[report][diagnosis]") {
     auto const found = cuota::diagnose(pinned_pool(130_MiB, 256_MiB));
     REQUIRE(found.size() == 1);
-    CHECK(found[0].text == "pinned memory of pool staging is 2.0 x what was asked: 256.0 MiB for 130.0 MiB");
+    CHECK(found[0].text ==
+          "pinned memory of pool staging is 2.0 x the requested size: 256.0 MiB for 130.0 MiB");
     CHECK(found[0].kind == finding_kind::pinned);
     CHECK(found[0].level == cuota::severity::warning);
     CHECK(found[0].bytes == 126_MiB);
@@ -178,9 +178,8 @@ TEST_CASE("pending memory is found where it is much, with the stream that has mo
     };
     auto const found = of(2_GiB, 2_GiB);
     REQUIRE(found.size() == 1);
-    CHECK(found[0].text == "pool work: 2.0 GiB were freed, and work that was enqueued before may still "
-                           "use them: 2.0 GiB wait for "
-                           "stream 7");
+    CHECK(found[0].text == "pool work: 2.0 GiB were freed, but work enqueued before may still use them: 2.0 "
+                           "GiB wait for stream 7");
     CHECK(found[0].level == cuota::severity::note);
     CHECK(found[0].bytes == 2_GiB);
     CHECK(found[0].of == 4_GiB);
@@ -192,14 +191,14 @@ TEST_CASE("pending memory is found where it is much, with the stream that has mo
     cuota::memory_snapshot no_blocks = snapshot_of(pool_of("work", {segment_of{}.pending(1_GiB, 7).made()}));
     no_blocks.pools[0].segments.clear();
     CHECK(text_of(finding_kind::pending, cuota::diagnose(no_blocks)) ==
-          "pool work: 1.0 GiB were freed, and work that was enqueued before may still use them");
+          "pool work: 1.0 GiB were freed, but work enqueued before may still use them");
 }
 
 TEST_CASE("what has no tag is found where it is half of what is live", "[report][diagnosis]") {
     auto const found = cuota::diagnose(one_tag({}, 71_MiB, 71_MiB, 100_MiB));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text ==
-          "pool work: 71 % of what is live has no tag (71.0 MiB in 4'096 blocks): name it where it is taken");
+          "pool work: 71 % of live memory has no tag (71.0 MiB in 4'096 blocks): tag these allocations");
     CHECK(found[0].level == cuota::severity::note);
     CHECK(found[0].bytes == 71_MiB);
     CHECK(found[0].of == 100_MiB);

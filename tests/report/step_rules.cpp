@@ -70,8 +70,7 @@ TEST_CASE("what grows in each of the last steps is a leak", "[report][diagnosis]
     auto const found = leaks_in(leaking(10, 12_MiB));
     REQUIRE(found.size() == 1);
     CHECK(found[0].text == "leak in pool work: log (train.cpp:17) grew by 12.0 MiB in each of the last 10 "
-                           "steps, 120.0 MiB in all; 10 "
-                           "blocks stayed");
+                           "steps, 120.0 MiB in total; 10 blocks still live");
     CHECK(found[0].level == cuota::severity::problem);
     CHECK(found[0].bytes == 120_MiB);
     CHECK(found[0].of == 12_MiB);
@@ -157,8 +156,7 @@ TEST_CASE("a leak with much coming and going beside it is the part that stays", 
     auto const found = leaks_in(s);
     REQUIRE(found.size() == 1);
     CHECK(found[0].text == "leak in pool work: log (train.cpp:17) grew by 1.0 MiB to 4.0 MiB in each of the "
-                           "last 4 steps, 10.0 MiB in "
-                           "all; 4 blocks stayed");
+                           "last 4 steps, 10.0 MiB in total; 4 blocks still live");
 }
 
 TEST_CASE("a step that leaves a block and gives back as much ends a leak", "[report][diagnosis]") {
@@ -237,8 +235,7 @@ TEST_CASE("memory without steps goes by those of the pool that has most", "[repo
         auto const found = leaks_in(with(second_pool));
         REQUIRE(found.size() == 1);
         CHECK(found[0].text == "leak in resource host: log (train.cpp:17) grew by 12.0 MiB in each of the "
-                               "last 6 steps, 72.0 MiB in all; "
-                               "6 blocks stayed");
+                               "last 6 steps, 72.0 MiB in total; 6 blocks still live");
     }
     script none;
     auto const pool = none.pool("work");
@@ -267,9 +264,9 @@ TEST_CASE("what one stream takes at the address of what another gave back is ano
 TEST_CASE("what is taken over and over in each step is churn", "[report][diagnosis]") {
     auto const found = churn_in(churning(5, 400, 2));
     REQUIRE(found.size() == 1);
-    CHECK(found[0].text == "churn in pool work: scratch (train.cpp:17) was allocated and freed 400 times or "
-                           "more in each of the last 5 "
-                           "steps, and never more than 2.0 MiB at once: allocate that once");
+    CHECK(found[0].text ==
+          "churn in pool work: scratch (train.cpp:17) was allocated and freed at least 400 times in each of "
+          "the last 5 steps, at most 2.0 MiB at once: allocate it once and reuse it");
     CHECK(found[0].level == cuota::severity::note);
     CHECK(found[0].bytes == 2_MiB);
     CHECK(found[0].of == 400_MiB);

@@ -76,10 +76,10 @@ tag                                live   share           peak    blocks     ste
 weights                         1.0 KiB    57 %        1.0 KiB         2         4  main
 activations                       768 B    43 %        1.2 KiB         1         0  main
 
-held besides                        in use     cached  budget              most
+other holders                       in use     cached  budget              largest
 loader train                         768 B      256 B  batches             staging (loader.cpp:7)
 
-device                       total       free       ours   in pools  elsewhere   at start    unknown
+device                       total       free        own   in pools   external   at start    unknown
 0 simulated                1.0 GiB    1.0 GiB   16.0 KiB    6.0 KiB    4.0 KiB    1.0 KiB    3.0 KiB)");
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("a summary of nothing says so, and has no headings for what there is n
     CHECK(summary(s) ==
           R"(memory at 1970-01-01 00:00:00 UTC
 
-device                       total       free       ours   in pools  elsewhere   at start    unknown
+device                       total       free        own   in pools   external   at start    unknown
 1 simulated                  100 B       90 B       10 B        0 B        0 B          -        0 B)");
     s.devices.clear();
     s.pools = {pool_with("empty", {})};
@@ -101,7 +101,7 @@ device                       total       free       ours   in pools  elsewhere  
 pool                                            requested   allocated      active    reserved
 empty (budget ?)                                      0 B         0 B         0 B         0 B
   0 blocks in 0 segments                 peak         0 B         0 B         0 B         0 B
-  nothing free)");
+  no free memory)");
 }
 
 TEST_CASE("budgets without a limit have no bar, and those at or over theirs a full one",
@@ -218,7 +218,7 @@ TEST_CASE("pools stand with what they reserve first, and say how much of what is
     std::vector<std::string> const rows = rows_of(summary(s), "pool");
     REQUIRE(rows.size() == 9);
     CHECK(rows[0].starts_with("a (budget ?)  "));
-    CHECK(rows[2] == "  nothing free");
+    CHECK(rows[2] == "  no free memory");
     CHECK(rows[3].starts_with("b (managed, budget ?)  "));
     CHECK(rows[5] == "  free 100 B in 1 block, the largest 100 B: 0 % fragmented");
     CHECK(rows[6].starts_with("c (pinned, budget ?)  "));
@@ -263,13 +263,13 @@ TEST_CASE("other holders stand with the largest first, used and cached apart", "
                  {"c", 0, {{"parts", {}, 100, true}}},
                  {"a", 0, {{"weights", {"a.cpp", 1}, 60}}}};
     CHECK(
-        rows_of(summary(s), "held besides") ==
+        rows_of(summary(s), "other holders") ==
         std::vector<std::string>{
             R"(c                                      0 B      100 B  gpu                 parts)",
             R"(a                                     60 B        0 B  gpu                 weights (a.cpp:1))",
             R"(b                                     60 B        0 B  gpu                 untagged)",
             R"(nothing                                0 B        0 B  ?)"});
-    CHECK(rows_of(summary(s, {.most_holders = 2}), "held besides")[2] == "  and 2 more, 60 B");
+    CHECK(rows_of(summary(s, {.most_holders = 2}), "other holders")[2] == "  and 2 more, 60 B");
 }
 
 TEST_CASE("of a device is told what is gone elsewhere, and what nobody accounts for", "[report][summary]") {

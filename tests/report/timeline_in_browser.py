@@ -246,7 +246,7 @@ def check_marks(page, events):
     rows = page.find("marks").text
     check("all that happened is listed", all(word in rows for word in ("warm-up over", "refused by training", "64.0 MiB")))
     check("limits are said", "The limit of GPU 0 is 80.0 GiB" in page.text("notes"))
-    check("what was there before is said", "there before the first event" in page.text("notes"))
+    check("what was there before is said", "allocated before the first event" in page.text("notes"))
     check("a limit far beyond does not ruin the scale", page.state()["top"] < 12 * 2**30)
 
 
@@ -453,7 +453,7 @@ def check_crowded(driver, path, events):
     check("tags beyond the tenth are shown as one", [b["name"] for b in bands][-1] == "30 others" and len(bands) == 11, bands)
     check("and nothing is left out", sum(b["bytes"] for b in bands) == facts["total"], bands)
     check("those dropped are said", "1'234 events before the first one here were dropped" in page.text("notes"))
-    check("a pool that is gone is said", "Gone before the end: segments" in page.text("notes"), page.text("notes"))
+    check("a pool that is gone is said", "Destroyed before the end: segments" in page.text("notes"), page.text("notes"))
     rows = page.ask("cuotaTimeline.map(cuotaTimeline.data.to)")
     check("pages side by side are one row", [(r["source"], r["bytes"]) for r in rows] == [
         ("pages", 8 * 2**20), ("segments", 2 * 2**20)], [(r["source"], r["bytes"]) for r in rows])

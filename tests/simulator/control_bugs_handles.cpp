@@ -23,34 +23,34 @@ cudaMemPool_t new_pool() {
 }
 
 constexpr bug stale[] = {
-    {"work for a stream that is destroyed", handles, "it was destroyed at",
+    {"work for a stream that is destroyed", handles, "which was destroyed at",
      [](trial& t) {
          auto const s = new_stream();
          if (t.wrong) t.place(cudaStreamDestroy(s));
          t.place(cudaMemsetAsync(t.device, 0, size, s));
          if (t.fixed) CHECK(cudaStreamDestroy(s) == cudaSuccess);
      }},
-    {"a launch on a stream that is destroyed", handles, "it was destroyed at",
+    {"a launch on a stream that is destroyed", handles, "which was destroyed at",
      [](trial& t) {
          auto const s = new_stream();
          if (t.wrong) t.place(cudaStreamDestroy(s));
          t.place(cuota_simulator_launch(s, "k", nothing, nullptr, nullptr));
          if (t.fixed) CHECK(cudaStreamDestroy(s) == cudaSuccess);
      }},
-    {"a stream destroyed twice", handles, "it was destroyed at",
+    {"a stream destroyed twice", handles, "which was destroyed at",
      [](trial& t) {
          auto const s = new_stream();
          t.place(cudaStreamDestroy(s));
          if (t.wrong) t.place(cudaStreamDestroy(s));
      }},
-    {"a stream synchronised after it is destroyed", handles, "it was destroyed at",
+    {"a stream synchronised after it is destroyed", handles, "which was destroyed at",
      [](trial& t) {
          auto const s = new_stream();
          if (t.wrong) t.place(cudaStreamDestroy(s));
          t.place(cudaStreamSynchronize(s));
          if (t.fixed) CHECK(cudaStreamDestroy(s) == cudaSuccess);
      }},
-    {"memory freed on a stream that is destroyed", handles, "it was destroyed at",
+    {"memory freed on a stream that is destroyed", handles, "which was destroyed at",
      [](trial& t) {
          auto const s = new_stream();
          void* p = nullptr;
@@ -60,7 +60,7 @@ constexpr bug stale[] = {
          t.place(cudaFreeAsync(p, t.fixed ? t.a : s));
          if (t.wrong) CHECK(cudaFree(p) == cudaSuccess);
      }},
-    {"the handle of a stream whose place another one has taken", handles, "it was destroyed at",
+    {"the handle of a stream whose place another one has taken", handles, "which was destroyed at",
      [](trial& t) {
          auto const s = new_stream();
          t.place(cudaStreamDestroy(s));
@@ -68,14 +68,14 @@ constexpr bug stale[] = {
          t.place(cudaMemsetAsync(t.device, 0, size, t.fixed ? next : s));
          CHECK(cudaStreamDestroy(next) == cudaSuccess);
      }},
-    {"an event recorded after it is destroyed", handles, "it was destroyed at",
+    {"an event recorded after it is destroyed", handles, "which was destroyed at",
      [](trial& t) {
          auto const e = new_event();
          if (t.wrong) t.place(cudaEventDestroy(e));
          t.place(cudaEventRecord(e, t.a));
          if (t.fixed) CHECK(cudaEventDestroy(e) == cudaSuccess);
      }},
-    {"an event waited for after it is destroyed", handles, "it was destroyed at",
+    {"an event waited for after it is destroyed", handles, "which was destroyed at",
      [](trial& t) {
          auto const e = new_event();
          REQUIRE(cudaEventRecord(e, t.a) == cudaSuccess);
@@ -83,13 +83,13 @@ constexpr bug stale[] = {
          t.place(cudaStreamWaitEvent(t.b, e, 0));
          if (t.fixed) CHECK(cudaEventDestroy(e) == cudaSuccess);
      }},
-    {"an event destroyed twice", handles, "it was destroyed at",
+    {"an event destroyed twice", handles, "which was destroyed at",
      [](trial& t) {
          auto const e = new_event();
          t.place(cudaEventDestroy(e));
          if (t.wrong) t.place(cudaEventDestroy(e));
      }},
-    {"memory from a pool that is destroyed", handles, "it was destroyed at",
+    {"memory from a pool that is destroyed", handles, "which was destroyed at",
      [](trial& t) {
          auto const pool = new_pool();
          void* p = nullptr;
@@ -99,7 +99,7 @@ constexpr bug stale[] = {
          CHECK(cudaFreeAsync(p, t.a) == cudaSuccess);
          CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
      }},
-    {"an event taken for a stream", handles, "was given a handle of nothing",
+    {"an event taken for a stream", handles, "was called with an invalid handle",
      [](trial& t) {
          auto* const s = t.fixed ? t.a : reinterpret_cast<cudaStream_t>(t.event);
          t.place(cudaMemsetAsync(t.device, 0, size, s));
@@ -165,13 +165,13 @@ constexpr int line_of_ask = __LINE__ + 1;
 void ask(void*) { (void)cudaStreamQuery(nullptr); }
 
 constexpr bug calls[] = {
-    {"a CUDA call inside of a host function", inside, "was made inside of a host function",
+    {"a CUDA call inside of a host function", inside, "was called inside a host function",
      [](trial& t) {
          t.place(cudaSuccess, line_of_ask);
          t.place(cudaLaunchHostFunc(t.a, t.fixed ? nothing : ask, nullptr));
          REQUIRE(cudaStreamSynchronize(t.a) == cudaSuccess);
      }},
-    {"a CUDA call inside of a kernel", inside, "was made inside of a kernel",
+    {"a CUDA call inside of a kernel", inside, "was called inside a kernel",
      [](trial& t) {
          t.place(cudaSuccess, line_of_ask);
          t.place(cuota_simulator_launch(t.a, "ask", t.fixed ? nothing : ask, nullptr, nullptr));

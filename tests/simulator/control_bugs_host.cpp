@@ -50,7 +50,7 @@ constexpr bug accesses[] = {
          t.places.back() += 1;
          CHECK(cudaFree(p) == cudaSuccess);
      }},
-    {"the host reads stream-ordered memory, though it has synchronised", host, "touches byte 28 of #",
+    {"the host reads stream-ordered memory, though it has synchronised", host, "accesses byte 28 of #",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMallocAsync(&p, size, t.a));

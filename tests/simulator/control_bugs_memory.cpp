@@ -36,7 +36,7 @@ void write_from_one_too_low(void* p) {
 }
 
 constexpr bug kernels[] = {
-    {"a kernel writes one byte too many", outside, "wrote 1 byte behind",
+    {"a kernel writes one byte too many", outside, "wrote 1 byte past the end of",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
@@ -52,7 +52,7 @@ constexpr bug kernels[] = {
          t.place(cuota_simulator_launch(t.a, "fill", body, nullptr, p));
          CHECK(free_when_done(p) == cudaSuccess);
      }},
-    {"a kernel touches nothing but the byte behind", outside, "1 byte behind",
+    {"a kernel touches nothing but the byte behind", outside, "1 byte past the end of",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
@@ -60,7 +60,7 @@ constexpr bug kernels[] = {
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, q));
          (void)free_when_done(p);
      }},
-    {"a kernel reads on the page behind", outside, "bytes behind",
+    {"a kernel reads on the page behind", outside, "bytes past the end of",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
@@ -92,7 +92,7 @@ constexpr bug kernels[] = {
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, p));
          if (t.fixed) CHECK(cudaFreeAsync(p, t.a) == cudaSuccess);
      }},
-    {"a kernel uses memory before its cudaMallocAsync", illegal, "which is not there yet",
+    {"a kernel uses memory before its cudaMallocAsync", illegal, "which is not allocated yet",
      [](trial& t) {
          void* p = nullptr;
          gate g{t.a};
@@ -128,7 +128,7 @@ constexpr bug kernels[] = {
 };
 
 constexpr bug copies[] = {
-    {"a copy that runs past the end", ranges, "wants 1001 bytes from #",
+    {"a copy that runs past the end", ranges, "requests 1001 bytes from #",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
@@ -136,7 +136,7 @@ constexpr bug copies[] = {
          t.place(cudaMemcpyAsync(p, from.data(), size + t.wrong, up, t.a));
          CHECK(free_when_done(p) == cudaSuccess);
      }},
-    {"a copy that begins before the start", ranges, "wants 1000 bytes from 16 bytes before",
+    {"a copy that begins before the start", ranges, "requests 1000 bytes from 16 bytes before",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, 2 * size));
@@ -144,14 +144,14 @@ constexpr bug copies[] = {
          t.place(cudaMemcpyAsync(to, t.pinned, size, up, t.a));
          CHECK(free_when_done(p) == cudaSuccess);
      }},
-    {"a memset of elements that counts bytes", ranges, "wants 4000 bytes from #",
+    {"a memset of elements that counts bytes", ranges, "requests 4000 bytes from #",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
          t.place(cudaMemsetAsync(p, 0, t.fixed ? size : size * sizeof(int), t.a));
          CHECK(free_when_done(p) == cudaSuccess);
      }},
-    {"a rectangle with the pitch of another", ranges, "wants 1324 bytes from #",
+    {"a rectangle with the pitch of another", ranges, "requests 1324 bytes from #",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, 10 * 100));
@@ -159,7 +159,7 @@ constexpr bug copies[] = {
          t.place(cudaMemset2DAsync(p, pitch, 0, 100, 10, t.a));
          CHECK(free_when_done(p) == cudaSuccess);
      }},
-    {"a rectangle with width and height confused", ranges, "wants",
+    {"a rectangle with width and height confused", ranges, "requests",
      [](trial& t) {
          void* p = nullptr;
          constexpr std::size_t width = 100, height = 10;
@@ -329,7 +329,7 @@ constexpr bug leaks[] = {
 };
 
 constexpr bug contents_nobody_wrote[] = {
-    {"new device memory read by the host", unwritten, "which nobody has written",
+    {"new device memory read by the host", unwritten, "which was never written",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMalloc(&p, size));
@@ -337,7 +337,7 @@ constexpr bug contents_nobody_wrote[] = {
          t.place(cudaMemcpy(t.pinned, p, size, down));
          CHECK(free_when_done(p) == cudaSuccess);
      }},
-    {"new stream-ordered memory read by the host", unwritten, "which nobody has written",
+    {"new stream-ordered memory read by the host", unwritten, "which was never written",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMallocAsync(&p, size, t.a));
@@ -353,7 +353,7 @@ constexpr bug contents_nobody_wrote[] = {
          t.place(cudaMemcpyAsync(t.pinned, p, size, down, t.a));
          CHECK(free_when_done(p) == cudaSuccess);
      }},
-    {"a copy of new memory read by the host", unwritten, "which nobody has written",
+    {"a copy of new memory read by the host", unwritten, "which was never written",
      [](trial& t) {
          void *p = nullptr, *q = nullptr;
          REQUIRE(cudaMalloc(&p, size) == cudaSuccess);
@@ -367,7 +367,7 @@ constexpr bug contents_nobody_wrote[] = {
 };
 
 constexpr bug host_memory[] = {
-    {"the host writes behind pinned memory", outside, "1 byte behind",
+    {"the host writes behind pinned memory", outside, "1 byte past the end of",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMallocHost(&p, size));
@@ -381,7 +381,7 @@ constexpr bug host_memory[] = {
          write_byte(bytes(p) + (t.fixed ? 0 : -4));
          t.place(cudaFreeHost(p));
      }},
-    {"a kernel writes behind managed memory", outside, "1 byte behind",
+    {"a kernel writes behind managed memory", outside, "1 byte past the end of",
      [](trial& t) {
          void* p = nullptr;
          t.place(cudaMallocManaged(&p, size, cudaMemAttachGlobal));
@@ -454,7 +454,7 @@ constexpr bug mappings[] = {
          auto* const p = bytes(pointer(v.start)) + (t.fixed ? 0 : v.granule);
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, p));
      }},
-    {"a kernel writes what it may only read", illegal, "which may only be read",
+    {"a kernel writes what it may only read", illegal, "which is read-only",
      [](trial& t) {
          address_space v;
          REQUIRE(v.reserve() == CUDA_SUCCESS);
@@ -471,7 +471,7 @@ constexpr bug mappings[] = {
          if (t.fixed) REQUIRE(v.open() == CUDA_SUCCESS);
          t.place(cuota_simulator_launch(t.a, "fill", write_byte, nullptr, pointer(v.start)));
      }},
-    {"a memset of what may only be read", ranges, "wants 1000 bytes from #",
+    {"a memset of what may only be read", ranges, "requests 1000 bytes from #",
      [](trial& t) {
          address_space v;
          REQUIRE(v.reserve() == CUDA_SUCCESS);

@@ -206,9 +206,8 @@ TEST_CASE("a kernel without a body for the host is told of on standard error, on
     INFO(told.text);
     CHECK(told.status == 0);
     CHECK(times(told.text, "cuota simulator: cudaLaunchKernel at control_host_kernels.cpp:") == 2);
-    CHECK(times(told.text,
-                " launches a kernel without a name, which has no body for the host, so nothing ran: "
-                "register one with run_on_host, or link CUDA's runtime\n") == 2);
+    CHECK(times(told.text, " launches an unnamed kernel, which has no body for the host, so nothing ran: "
+                           "register one with run_on_host, or link CUDA's runtime\n") == 2);
     auto const fatal = run_again("CUOTA_SIM_MISUSE=fatal CUOTA_PLANTED=1", name);
     INFO(fatal.text);
     CHECK(fatal.status != 0);

@@ -113,7 +113,7 @@ TEST_CASE("host code that touches memory of a device ends the program and is nam
         auto const line = this_file(how == "read" ? read : written);
         INFO(r.text);
         CHECK(r.status != 0);
-        CHECK(has(r.text, "cuota simulator: host code at " + line + " touches byte 17 of #"));
+        CHECK(has(r.text, "cuota simulator: host code at " + line + " accesses byte 17 of #"));
         CHECK(has(r.text, "device memory, 100 bytes at 0x"));
         CHECK(has(r.text, "from cudaMalloc at " + this_file(made)));
     }
@@ -134,7 +134,7 @@ TEST_CASE("a host function may not touch it either", "[simulator][memory_checks]
     INFO(r.text);
     CHECK(r.status != 0);
     CHECK(has(r.text, "cuota simulator: a host function at control_memory_checks.cpp:"));
-    CHECK(has(r.text, " touches byte 0 of #"));
+    CHECK(has(r.text, " accesses byte 0 of #"));
 }
 
 TEST_CASE("a fault that has nothing to do with devices goes where it went before",
@@ -174,8 +174,8 @@ TEST_CASE("a kernel that touches what is not there fails the device, as on a GPU
     std::string const fault = cuota_simulator_fault();
     INFO(fault);
     CHECK(has(fault, "kernel k at control.hpp:"));
-    CHECK(has(fault, " touches at " + this_file(line) + ' '));
-    CHECK(has(fault, near ? " 4096 bytes behind #" : " an address at which nothing lies"));
+    CHECK(has(fault, " accesses at " + this_file(line) + ' '));
+    CHECK(has(fault, near ? " 4096 bytes past the end of #" : " an address that is not allocated"));
     CHECK(only_misuse() == fault);
     CHECK(sim::misuse().out_of_bounds == (near ? 1 : 0));
     CHECK(sim::misuse().illegal_accesses == (near ? 0 : 1));
@@ -198,7 +198,9 @@ TEST_CASE("a kernel that writes one byte beside its memory is named when it ends
     auto const line = only_misuse();
     INFO(line);
     CHECK(has(line, "kernel k at control.hpp:"));
-    CHECK(has(line, where == -1 ? "1 byte before #" : where < 0 ? "200 bytes before #" : "1 byte behind #"));
+    CHECK(has(line, where == -1 ? "1 byte before #"
+                    : where < 0 ? "200 bytes before #"
+                                : "1 byte past the end of #"));
     CHECK(sim::misuse().out_of_bounds == 1);
     CHECK(run_kernel([=] { p[0] = 1; }) == cudaSuccess);  // reported once: the guard bytes are restored
     CHECK(cudaFree(p) == cudaSuccess);
@@ -212,8 +214,8 @@ TEST_CASE("a kernel that only touches what is beside its memory is stopped there
     auto* const p = static_cast<char volatile*>(device_memory(1000));
     unsigned const line = __LINE__ + 1;
     CHECK(run_kernel([=] { (void)p[1000]; }) == cudaErrorIllegalAddress);
-    CHECK(has(only_misuse(), " touches at " + this_file(line)));
-    CHECK(has(only_misuse(), " 1 byte behind #"));
+    CHECK(has(only_misuse(), " accesses at " + this_file(line)));
+    CHECK(has(only_misuse(), " 1 byte past the end of #"));
     CHECK(sim::misuse().out_of_bounds == 1);
     (void)cudaFree(const_cast<char*>(p));
     sim::reset();
@@ -233,8 +235,8 @@ TEST_CASE("a write beside pinned or managed memory is told when it is freed", "[
     managed[-1] ^= 1;
     CHECK(cudaFree(managed) == cudaSuccess);
     REQUIRE(sim::misuse_reports().size() == 2);
-    CHECK(has(sim::misuse_reports()[0], "somebody wrote 1 byte behind #"));
-    CHECK(has(sim::misuse_reports()[1], "somebody wrote 1 byte before #"));
+    CHECK(has(sim::misuse_reports()[0], "out-of-bounds write: 1 byte past the end of #"));
+    CHECK(has(sim::misuse_reports()[1], "out-of-bounds write: 1 byte before #"));
     CHECK(
         has(sim::misuse_reports()[1], "; found when it was freed by cudaFree at control_memory_checks.cpp:"));
 }
@@ -254,7 +256,7 @@ TEST_CASE("a copy to the host of what nobody has written is told", "[simulator][
     CHECK(cudaMemcpy(host.data(), p + 8, 600, cudaMemcpyDeviceToHost) == cudaSuccess);
     CHECK(reads() == 1);
     CHECK(has(only_misuse(), " reads byte 600 of #"));
-    CHECK(has(only_misuse(), ", which nobody has written"));
+    CHECK(has(only_misuse(), ", which was never written"));
 
     // Bytes stay unwritten when they are copied on the device; any write ends this, also one by a kernel.
     CHECK(cudaMemcpy(q, p, bytes, cudaMemcpyDeviceToDevice) == cudaSuccess);
@@ -321,7 +323,7 @@ TEST_CASE("stream-ordered memory is open from its allocation on, and until its r
             g.wait_until_reached();  // work that a failed device has not begun is never called
             REQUIRE(launch(b, "early", [p] { *p = 1; }) == cudaSuccess);
             CHECK(cudaStreamSynchronize(b) == cudaErrorIllegalAddress);
-            CHECK(has(only_misuse(), ", which is not there yet"));
+            CHECK(has(only_misuse(), ", which is not allocated yet"));
         }
     }
     if (!early) {
@@ -379,7 +381,7 @@ TEST_CASE("a kernel that writes what may only be read fails the device", "[simul
         auto* const p = static_cast<int volatile*>(pointer(r.start));
         CHECK(run_kernel([p] { (void)*p; }) == cudaSuccess);
         CHECK(run_kernel([p] { *p = *p + 1; }) == cudaErrorIllegalAddress);
-        CHECK(has(only_misuse(), ", which may only be read"));
+        CHECK(has(only_misuse(), ", which is read-only"));
         sim::reset();  // makes the device usable for the deallocation
         CHECK(d.unmap(r.start, bytes) == CUDA_SUCCESS);
     }
@@ -398,7 +400,7 @@ TEST_CASE("what the program says of itself is in the messages", "[simulator][mem
     CHECK(has(leaks.front(), "from cudaMalloc at train.cpp:31"));
     cuota_simulator_next_call("/somewhere/train.cpp", 32, "");
     CHECK(cudaMemset(p, 0, 101) == cudaErrorInvalidValue);
-    CHECK(has(only_misuse(), "cudaMemset at train.cpp:32 wants 101 bytes from #"));
+    CHECK(has(only_misuse(), "cudaMemset at train.cpp:32 requests 101 bytes from #"));
     CHECK(cudaMemset(p, 0, 100) == cudaSuccess);  // the location was for one call
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
     CHECK(cudaFree(p) == cudaSuccess);
@@ -457,7 +459,7 @@ TEST_CASE("the environment chooses the checks, and what misuse does", "[simulato
     INFO(fatal.text);
     CHECK(fatal.status != 0);
     CHECK(has(fatal.text, "cuota simulator: misuse: cudaFree at control_memory_checks.cpp:"));
-    CHECK(has(fatal.text, "frees again #"));
+    CHECK(has(fatal.text, "frees memory that is already freed: #"));
     CHECK(run("CUOTA_SIM_CHECKS=all").status == 2);
     CHECK(run("CUOTA_SIM_MISUSE=loud").status == 2);
 }

@@ -43,7 +43,7 @@ TEST_CASE("a memset of the driver that is too long for its memory is refused and
     auto const reports = sim::misuse_reports();
     REQUIRE(reports.size() == 2);
     CHECK(reports[1].find("cuMemsetD16Async") != std::string::npos);
-    CHECK(reports[1].find("wants 1000 bytes from byte 2 of") != std::string::npos);
+    CHECK(reports[1].find("requests 1000 bytes from byte 2 of") != std::string::npos);
     CHECK(support::last_error() == cudaSuccess);  // the driver sets none
 }
 

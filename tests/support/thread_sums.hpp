@@ -80,7 +80,8 @@ public:
     void check() {
         for (std::uint64_t i = 0; i != open_.size(); ++i)
             if (!open_[i].is_over && clock::now() - open_[i].begun > deadline_ && !is_over(i))
-                throw cuota::rank_gone{board_->missing(i), ranks(), "its part of a sum did not come in time"};
+                throw cuota::rank_gone{board_->missing(i), ranks(),
+                                       "did not contribute to a sum before the deadline"};
     }
 
 private:

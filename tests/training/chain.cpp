@@ -44,7 +44,7 @@ TEST_CASE("a chain rounds each of its sizes up, and nothing else", "[training][c
     unsigned const line = __LINE__ + 1;
     auto const refused = support::thrown<cuota::misuse>([&] { (void)c.rounded_to(500); });
     CHECK(refused.where().line == line);
-    CHECK(support::has(refused.what(), "a granule of 500 bytes is no power of two"));
+    CHECK(support::has(refused.what(), "chain::rounded_to: granule 500 is not a power of two"));
     CHECK_THROWS_AS(c.rounded_to(0), cuota::misuse);
 }
 
@@ -52,24 +52,25 @@ TEST_CASE("a chain that is none is refused with what is wrong", "[training][chai
     double const infinity = std::numeric_limits<double>::infinity();
     double const no_number = std::numeric_limits<double>::quiet_NaN();
     CHECK(support::has(complaint_about({}), "no stages"));
-    CHECK(support::has(complaint_about({{{}}, -1, 0}), "offload time per byte is -1"));
-    CHECK(support::has(complaint_about({{{}}, 0, infinity}), "fetch time per byte is inf"));
+    CHECK(support::has(complaint_about({{{}}, -1, 0}), "offload time per byte = -1"));
+    CHECK(support::has(complaint_about({{{}}, 0, infinity}), "fetch time per byte = inf"));
     chain c{{{}, {}}};
     c.stages[1].forward_time = no_number;
-    CHECK(support::has(complaint_about(c), "stage 1 forward time is "));
+    CHECK(support::has(complaint_about(c), "stage 1 forward time = "));
     c.stages[1] = {};
     c.stages[1].forward_time = 1e101;  // sums of such times would overflow
-    CHECK(support::has(complaint_about(c), "stage 1 forward time is "));
+    CHECK(support::has(complaint_about(c), "stage 1 forward time = "));
     c.stages[1] = {};
     c.stages[0].backward_time = -0.5;
-    CHECK(support::has(complaint_about(c), "stage 0 backward time is -0.5"));
+    CHECK(support::has(complaint_about(c), "stage 0 backward time = -0.5"));
     CHECK_NOTHROW((chain{{{0, 0, 0, 0, 0, 0}}}).check());
 }
 
 TEST_CASE("a chain whose sizes no number holds is refused", "[training][chain]") {
     std::size_t const half = cuota::unlimited / 2;
     CHECK_NOTHROW((chain{{{half}}}).check());
-    CHECK(support::has(complaint_about({{{half + 1}}}), "up to stage 0 add up to more"));
+    CHECK(support::has(complaint_about({{{half + 1}}}),
+                       "the total size of the stages up to stage 0 overflows"));
     CHECK_NOTHROW((chain{{{0, half, 0, 0}, {0, 0, half, 0}, {0, 0, 0, 1}}}).check());
     CHECK(support::has(complaint_about({{{0, half, 0, 0}, {0, 0, half, 0}, {0, 0, 0, 2}}}), "up to stage 2"));
 }

@@ -270,9 +270,8 @@ TEST_CASE("a room that is too small is refused with the least that would do, and
     CHECK(!support::has(refused.what(), "ask for"));  // no smaller request would be a plan
     CHECK(facts.request.name == cuota::tag{"chain_plan"});
     CHECK(facts.request.where.line == line);
-    CHECK(
-        facts.cause ==
-        "the smallest of all plans that recompute needs 10.0 KiB (stage 1 backward); the limit is 10.0 KiB");
+    CHECK(facts.cause ==
+          "the smallest plan with recomputation needs 10.0 KiB (stage 1 backward); the limit is 10.0 KiB");
     c.stages[0].forward_scratch = 1'000'000;
     auto const other = support::thrown<cuota::out_of_memory>([&] { (void)chain_plan(c, 0); });
     CHECK(support::has(other.facts().cause, "needs 977.6 KiB (stage 0 forward); the limit is 0 B"));
@@ -290,7 +289,7 @@ TEST_CASE("a chain plan of nothing, or without slots, or with too many, is refus
     chain const huge{{{big, 4 * big}, {big, 4 * big}, {big, 4 * big}}, 0, 0};
     auto const too_many =
         support::thrown<cuota::misuse>([&] { (void)chain_plan(huge, 13 * big, unlimited); });
-    CHECK(support::has(too_many.what(), "slots is more than can be made"));
+    CHECK(support::has(too_many.what(), "slots exceeds the supported size"));
     CHECK(simulate(huge, chain_plan(huge, 13 * big)).peak <= 13 * big);
 }
 

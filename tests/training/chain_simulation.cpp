@@ -147,31 +147,35 @@ TEST_CASE("a schedule that breaks a rule is told the op and the rule", "[trainin
         INFO(schedule << " gave " << broken_rule(schedule));
         CHECK(support::has(broken_rule(schedule), what));
     };
-    breaks("S0 S3", "op 1 of a schedule, S3: the chain has 3 stages");
-    breaks("F1", "op 0 of a schedule, F1: the record of stage 0 is not there, and needed on the device");
-    breaks("S0 S2", "op 1 of a schedule, S2: the record of stage 1 is not there");
-    breaks("F0 D0 F1", "op 2 of a schedule, F1: the record of stage 0 is not there");
-    breaks("S0 O0 S1", "op 2 of a schedule, S1: the record of stage 0 is on the host");
-    breaks("F0 S0", "op 1 of a schedule, S0: its record is already on the device");
-    breaks("F0 O0 F0", "op 2 of a schedule, F0: its record is already on the host");
-    breaks("S0 S1 S2 B1", "op 3 of a schedule, B1: stage 2 is the next to be run backward");
-    breaks("S0 S1 S2 B2 B2", "op 4 of a schedule, B2: stage 1 is the next");
-    breaks("S0 S1 S2 B2 B1 B0 S0 B0", "op 7 of a schedule, B0: all stages were run backward");
-    breaks("F0 F1 B2", "op 2 of a schedule, B2: the record of stage 2 is not there");
-    breaks("S0 S1 F2 B2", "op 3 of a schedule, B2: its forward run saved nothing");
-    breaks("S0 S1 S2 O2 B2", "op 4 of a schedule, B2: the record of stage 2 is on the host");
-    breaks("S0 S1 S2 D1 B2", "op 4 of a schedule, B2: the record of stage 1 is not there");
-    breaks("S0 S1 S2 O1 B2", "op 4 of a schedule, B2: the record of stage 1 is on the host");
-    breaks("D0", "op 0 of a schedule, D0: the record of stage 0 is not there");
-    breaks("F0 O0 D0", "op 2 of a schedule, D0: the record of stage 0 is on the host");
-    breaks("O0", "op 0 of a schedule, O0: the record of stage 0 is not there");
-    breaks("F0 O0 O0", "op 2 of a schedule, O0: the record of stage 0 is on the host");
-    breaks("I0", "op 0 of a schedule, I0: its record is not there, and fetched from the host");
-    breaks("F0 I0", "op 1 of a schedule, I0: its record is on the device");
-    breaks("", "a schedule ends, and stage 2 was not run backward");
-    breaks("S0 S1 S2 B2 B1", "a schedule ends, and stage 0 was not run backward");
-    breaks("S0 S1 S2 B2 B1 B0 F0", "a schedule ends with the record of stage 0 on the device");
-    breaks("S0 S1 S2 B2 B1 B0 F0 F1 O0 D1", "a schedule ends with the record of stage 0 on the host");
+    breaks("S0 S3", "schedule op 1, S3: the stage is out of range: the chain has 3 stages");
+    breaks("F1", "schedule op 0, F1: the record of stage 0 must be on the device, but is not stored");
+    breaks("S0 S2", "schedule op 1, S2: the record of stage 1 must be on the device, but is not stored");
+    breaks("F0 D0 F1", "schedule op 2, F1: the record of stage 0 must be on the device, but is not stored");
+    breaks("S0 O0 S1", "schedule op 2, S1: the record of stage 0 must be on the device, but is on the host");
+    breaks("F0 S0", "schedule op 1, S0: the record is already on the device");
+    breaks("F0 O0 F0", "schedule op 2, F0: the record is already on the host");
+    breaks("S0 S1 S2 B1", "schedule op 3, B1: the next stage to run backward is stage 2");
+    breaks("S0 S1 S2 B2 B2", "schedule op 4, B2: the next stage to run backward is stage 1");
+    breaks("S0 S1 S2 B2 B1 B0 S0 B0", "schedule op 7, B0: all stages have already been run backward");
+    breaks("F0 F1 B2", "schedule op 2, B2: the record of stage 2 must be on the device, but is not stored");
+    breaks("S0 S1 F2 B2", "schedule op 3, B2: the forward run did not save for it");
+    breaks("S0 S1 S2 O2 B2",
+           "schedule op 4, B2: the record of stage 2 must be on the device, but is on the host");
+    breaks("S0 S1 S2 D1 B2",
+           "schedule op 4, B2: the record of stage 1 must be on the device, but is not stored");
+    breaks("S0 S1 S2 O1 B2",
+           "schedule op 4, B2: the record of stage 1 must be on the device, but is on the host");
+    breaks("D0", "schedule op 0, D0: the record of stage 0 must be on the device, but is not stored");
+    breaks("F0 O0 D0", "schedule op 2, D0: the record of stage 0 must be on the device, but is on the host");
+    breaks("O0", "schedule op 0, O0: the record of stage 0 must be on the device, but is not stored");
+    breaks("F0 O0 O0", "schedule op 2, O0: the record of stage 0 must be on the device, but is on the host");
+    breaks("I0", "schedule op 0, I0: the record must be on the host, but is not stored");
+    breaks("F0 I0", "schedule op 1, I0: the record must be on the host, but is on the device");
+    breaks("", "incomplete schedule: stage 2 was not run backward");
+    breaks("S0 S1 S2 B2 B1", "incomplete schedule: stage 0 was not run backward");
+    breaks("S0 S1 S2 B2 B1 B0 F0", "incomplete schedule: the record of stage 0 is still on the device");
+    breaks("S0 S1 S2 B2 B1 B0 F0 F1 O0 D1",
+           "incomplete schedule: the record of stage 0 is still on the host");
 }
 
 TEST_CASE("what simulate refuses is told where it was called", "[training][chain_simulation]") {

@@ -246,7 +246,7 @@ TEST_CASE("what cannot be run is misuse that names it", "[training][checkpointed
                               {chain_act::backward, 0}};
     auto one = c.net.stages();
     one.resize(1);
-    CHECK(support::has(refused(one, away, cuota::device_memory{}), "pinned host memory only"));
+    CHECK(support::has(refused(one, away, cuota::device_memory{}), "be offloaded to pinned host memory"));
     checkpointed const right{one, away, c.stream, cuota::device_memory{}};
     CHECK(right.host_bytes() != 0);
 }
@@ -271,5 +271,5 @@ TEST_CASE("a stage asks for its values as what they are", "[training][checkpoint
         unsigned char bytes[7919];
     };
     stages[1].backward = [](cuota::stage_run const& run) { (void)run.input<odd>(); };
-    CHECK(support::has(refused(), "no whole number of elements of 7'919"));
+    CHECK(support::has(refused(), "not a whole number of elements of 7'919"));
 }

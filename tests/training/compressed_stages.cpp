@@ -201,7 +201,7 @@ TEST_CASE("what is not floats is not compressed, and what lacks a function stays
     std::vector<cuota::checkpoint_stage> stages(3);
     stages[1].output_bytes = 6;
     auto const refused = support::thrown<cuota::misuse>([&] { (void)compressed_stages(stages); });
-    CHECK(support::has(refused.what(), "the output of stage 1 has 6 bytes"));
+    CHECK(support::has(refused.what(), "the output of stage 1 (6 bytes)"));
     stages[1].output_bytes = 8;
     stages[2].output_bytes = 6;  // the last stage's output is not compressed
     auto const packed = compressed_stages(stages);

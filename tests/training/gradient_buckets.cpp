@@ -147,11 +147,12 @@ TEST_CASE("one rank refused in its backward run is a refusal on all, and the nex
                     } catch (cuota::budget_exceeded const&) {
                         why = "its own";
                     } catch (cuota::out_of_memory const& error) { why = error.what(); }
-                    support::claim(r == refused
-                                       ? why == "its own"
-                                       : support::has(why, "rank " + std::to_string(refused) +
-                                                               " was refused at the gradients of a step"),
-                                   "all are refused, and told whose it is: " + why);
+                    support::claim(
+                        r == refused
+                            ? why == "its own"
+                            : support::has(why, "rank " + std::to_string(refused) +
+                                                    " was refused memory for the gradients of a step"),
+                        "all are refused, and told whose it is: " + why);
                     sums.reduce(mine, [&] { make_all(sums, gradients, 1); });
                 });
             for (ended_rank const& end : ends) {
@@ -174,7 +175,7 @@ TEST_CASE("a rank whose backward run fails keeps its own error, and is named to 
         });
     CHECK(ends[2].text == "its own");
     for (std::size_t r = 0; r != 2; ++r)
-        CHECK(support::has(ends[r].text, "rank 2 of 3: it failed at: the gradients of a step"));
+        CHECK(support::has(ends[r].text, "rank 2 of 3: failed at: the gradients of a step"));
 }
 
 TEST_CASE("a rank that does not come to a sum is named when the deadline is over",
@@ -205,15 +206,16 @@ TEST_CASE("what a step has to do with its gradients is checked, and the ranks st
     auto const why = [&](auto step) {
         return std::string{support::thrown<cuota::misuse>([&] { sums.reduce(alone, step); }).what()};
     };
-    CHECK(support::has(why([] {}), "gradient 0 of 5 was left out"));
+    CHECK(support::has(why([] {}), "gradient 0 of 5 was never ready"));
     CHECK(support::has(why([&] {
                            sums.ready(0, gradients[0]);
                            sums.ready(0, gradients[0]);
                        }),
                        "gradient 0 is ready twice"));
-    CHECK(support::has(why([&] { sums.ready(5, gradients[0]); }), "gradient 5 is not one of 5"));
+    CHECK(support::has(why([&] { sums.ready(5, gradients[0]); }),
+                       "gradient 5 is out of range: the number of gradients is 5"));
     CHECK(support::has(why([&] { sums.ready(1, gradients[0]); }),
-                       "gradient 1 has 5 elements, and was declared with 1'000"));
+                       "gradient 1 has 5 elements, but was declared with 1'000"));
     CHECK_THROWS_AS(sums.ready(0, gradients[0]), cuota::misuse);
     sums.reduce(alone, [&] { make_all(sums, gradients); });
     CHECK(gradients.values() == support::sums_of_ranks(1, counts));
@@ -263,7 +265,7 @@ TEST_CASE("buckets that one rank has no room for are made on none", "[training][
     });
     CHECK(support::has(ends[1].text, "pinned"));
     for (std::size_t const r : {0U, 2U})
-        CHECK(support::has(ends[r].text, "rank 1 was refused at gradient buckets"));
+        CHECK(support::has(ends[r].text, "rank 1 was refused memory for gradient buckets"));
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ struct three_ranks {
     [[nodiscard]] std::size_t struck() const {
         auto const is_its_own = [](support::ended_rank const& end) {
             return !end.text.empty() && !support::has(end.text, "rank_gone") &&
-                   !support::has(end.text, " was refused at ");
+                   !support::has(end.text, " was refused memory for ");
         };
         return std::size_t(std::ranges::find_if(ends, is_its_own) - ends.begin());
     }

@@ -136,18 +136,18 @@ TEST_CASE("the scale stays between its floor and its ceiling", "[training][loss_
 
 TEST_CASE("calls out of turn are refused and change nothing", "[training][loss_scaler]") {
     loss_scaler s{{.initial = 8, .interval = 1}};
-    CHECK(has(thrown<cuota::misuse>([&] { s.update(); }).what(), "an update without a step"));
+    CHECK(has(thrown<cuota::misuse>([&] { s.update(); }).what(), "update was called without step()"));
     CHECK(s.unscale() == 0.125);
     cuota::misuse const twice = thrown<cuota::misuse>([&] { (void)s.unscale(); });
-    CHECK(has(twice.what(), "loss_scaler: gradients were to be unscaled twice"));
+    CHECK(has(twice.what(), "loss_scaler: unscale was called twice"));
     CHECK(has(twice.where().file, "loss_scaler.cpp"));
     CHECK(s.phase() == scaling_phase::unscaled);
-    CHECK(has(thrown<cuota::misuse>([&] { s.update(); }).what(), "an update without a step"));
+    CHECK(has(thrown<cuota::misuse>([&] { s.update(); }).what(), "update was called without step()"));
     CHECK(has(thrown<cuota::misuse>([&] { (void)s.state(); }).what(), "in the middle of a step"));
     CHECK(s.step(false));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)s.unscale(); }).what(), "unscaled after step"));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)s.step(true); }).what(), "a second step"));
-    CHECK(has(thrown<cuota::misuse>([&] { (void)s.update(true); }).what(), "a second step"));
+    CHECK(has(thrown<cuota::misuse>([&] { (void)s.unscale(); }).what(), "unscale was called after step()"));
+    CHECK(has(thrown<cuota::misuse>([&] { (void)s.step(true); }).what(), "step was called twice"));
+    CHECK(has(thrown<cuota::misuse>([&] { (void)s.update(true); }).what(), "step was called twice"));
     CHECK(s.scale() == 8);
     s.update();  // the first decision counts
     CHECK(s.scale() == 16);
@@ -195,21 +195,22 @@ TEST_CASE("a million random sequences of calls do what a plain state machine doe
 TEST_CASE("options that make no sense are refused by their number", "[training][loss_scaler]") {
     auto const nan = std::numeric_limits<float>::quiet_NaN();
     auto const infinite = std::numeric_limits<float>::infinity();
-    CHECK(has(refused_options({.growth = 1}), "a growth of 1 is not above 1"));
-    CHECK(has(refused_options({.growth = infinite}), "a growth of inf"));
-    CHECK(has(refused_options({.growth = nan}), "a growth of nan"));
-    CHECK(has(refused_options({.backoff = 1}), "a backoff of 1 is not between 0 and 1"));
-    CHECK(has(refused_options({.backoff = 0}), "a backoff of 0 is"));
-    CHECK(has(refused_options({.backoff = nan}), "a backoff of nan"));
-    CHECK(has(refused_options({.interval = 0}), "an interval of 0 steps"));
-    CHECK(has(refused_options({.floor = 0}), "a floor of 0 is not"));
-    CHECK(has(refused_options({.floor = 1e-40f}), "e-41 is not a normal"));
-    CHECK(has(refused_options({.floor = nan}), "a floor of nan is not"));
-    CHECK(has(refused_options({.ceiling = infinite}), "a ceiling of inf"));
-    CHECK(has(refused_options({.initial = 1, .floor = 2, .ceiling = 1}), "a ceiling of 1 and a floor of 2"));
-    CHECK(has(refused_options({.initial = 0.5f}), "a first scale of 0.5 is outside [1, 1.67772e+07]"));
-    CHECK(has(refused_options({.initial = 1e9f}), "a first scale of 1e+09 is outside"));
-    CHECK(has(refused_options({.initial = nan}), "a first scale of nan is outside"));
+    CHECK(has(refused_options({.growth = 1}), "growth = 1 must be finite and above 1"));
+    CHECK(has(refused_options({.growth = infinite}), "growth = inf"));
+    CHECK(has(refused_options({.growth = nan}), "growth = nan"));
+    CHECK(has(refused_options({.backoff = 1}), "backoff = 1 is out of range (0, 1)"));
+    CHECK(has(refused_options({.backoff = 0}), "backoff = 0 is"));
+    CHECK(has(refused_options({.backoff = nan}), "backoff = nan"));
+    CHECK(has(refused_options({.interval = 0}), "interval must be at least 1 step"));
+    CHECK(has(refused_options({.floor = 0}), "floor = 0 must be"));
+    CHECK(has(refused_options({.floor = 1e-40f}), "e-41 must be a positive normal number"));
+    CHECK(has(refused_options({.floor = nan}), "floor = nan must be"));
+    CHECK(has(refused_options({.ceiling = infinite}), "ceiling = inf"));
+    CHECK(has(refused_options({.initial = 1, .floor = 2, .ceiling = 1}),
+              "ceiling = 1 must be finite and at least floor = 2"));
+    CHECK(has(refused_options({.initial = 0.5f}), "initial = 0.5 is outside [1, 1.67772e+07]"));
+    CHECK(has(refused_options({.initial = 1e9f}), "initial = 1e+09 is outside"));
+    CHECK(has(refused_options({.initial = nan}), "initial = nan is outside"));
 }
 
 TEST_CASE("a saved state goes on where it was", "[training][loss_scaler]") {
@@ -251,7 +252,7 @@ TEST_CASE("what is no text of a state is refused", "[training][loss_scaler]") {
           "cuota-loss-scaler-state 1 scale 65536 good-steps 18446744073709551616",
           "cuota-loader-state 1 epoch 1 position 2 order 3"})
         CHECK(has(thrown<cuota::misuse>([&] { (void)loss_scaler_state::parse(text); }).what(),
-                  "is not the state of a loss_scaler"));
+                  "loss_scaler_state: cannot parse"));
 }
 
 TEST_CASE("a state of other options is refused and changes nothing", "[training][loss_scaler]") {
@@ -262,10 +263,10 @@ TEST_CASE("a state of other options is refused and changes nothing", "[training]
         CHECK(s.state() == loss_scaler_state{4, 1});
         return why;
     };
-    CHECK(has(refused_state({1, 0}), "a scale of 1 is outside [2, 8]"));
-    CHECK(has(refused_state({16, 0}), "a scale of 16 is outside [2, 8]"));
-    CHECK(has(refused_state({std::numeric_limits<float>::quiet_NaN(), 0}), "a scale of nan is outside"));
-    CHECK(has(refused_state({4, 3}), "3 good steps, where the scale grows after 3"));
+    CHECK(has(refused_state({1, 0}), "scale = 1 is outside [2, 8]"));
+    CHECK(has(refused_state({16, 0}), "scale = 16 is outside [2, 8]"));
+    CHECK(has(refused_state({std::numeric_limits<float>::quiet_NaN(), 0}), "scale = nan is outside"));
+    CHECK(has(refused_state({4, 3}), "3 good steps are out of range: the growth interval is 3"));
     s.restore({2, 2});
     CHECK(s.state() == loss_scaler_state{2, 2});
 }

@@ -100,7 +100,7 @@ TEST_CASE("a working copy that is older than its masters is not handed out",
     add_to(w, 2, s);
     CHECK_FALSE(w.is_fresh());
     cuota::misuse const error = thrown<cuota::misuse>([&] { (void)w.working(s); });
-    CHECK(has(error.what(), "older than its masters"));
+    CHECK(has(error.what(), "the working copy is outdated"));
     CHECK(has(error.what(), "master_weights.cpp"));
     w.refresh(s);
     CHECK(w.is_fresh());

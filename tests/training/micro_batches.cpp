@@ -122,7 +122,7 @@ TEST_CASE("micro-batches can be walked from either end and from the middle", "[t
 
 TEST_CASE("a batch cannot be cut into parts of nothing", "[training][micro_batches]") {
     auto const error = support::thrown<cuota::misuse>([] { (void)micro_batches{10, 0}; });
-    CHECK(support::has(error.what(), "a batch of 10 cannot be cut into parts of 0 (micro_batches.cpp:"));
+    CHECK(support::has(error.what(), "cannot divide a batch of 10 into parts of 0 (micro_batches.cpp:"));
     CHECK_THROWS_AS((micro_batches{10, 4}[3]), cuota::misuse);
     CHECK_THROWS_AS((micro_batches{0, 4}[0]), cuota::misuse);
 }

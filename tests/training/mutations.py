@@ -142,7 +142,7 @@ without("ranks use parts of one size", "part_ = o.ranks->largest(part_", "(void)
 without = rules_of("agreement", "agreement.cpp", "thread_ranks.cpp")
 without("ranks are in the same round", "return round == other.round && hash == other.hash;", "return hash == other.hash;")
 without("ranks are asked the same", "return round == other.round && hash == other.hash;", "return round == other.round;")
-without("a rank that has left is not asked", "if (has_left_) detail::throw_misuse(where, \"agreement: a rank was asked", "if (false) detail::throw_misuse(where, \"agreement: a rank was asked")
+without("a rank that has left is not asked", "if (has_left_) detail::throw_misuse(where, \"agreement: used after", "if (false) detail::throw_misuse(where, \"agreement: used after")
 without("a failure is told to the others", "            if (ranks) (void)ranks->values(static_cast<std::uint64_t>(outcome::failed), question, where);", ";")
 
 without = rules_of("thread_ranks", "thread_ranks.cpp")

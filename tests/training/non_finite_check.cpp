@@ -150,7 +150,7 @@ TEST_CASE("what is the inverse of no scale is refused, and nothing is multiplied
     auto g = on.of<float>({1, 2});
     for (double const inverse : {0.0, -1.0, static_cast<double>(an_infinity), static_cast<double>(a_nan)})
         CHECK(has(thrown<cuota::misuse>([&] { on.check.unscale(on.s, g.write(on.s), inverse); }).what(),
-                  "which is the inverse of no scale"));
+                  "inverse scale must be finite and positive, got "));
     CHECK(g.to_vector(on.s) == std::vector<float>{1, 2});
 }
 

@@ -213,7 +213,7 @@ TEST_CASE("an offload plan refuses a room that is too small, and names the stage
     CHECK(refused.facts().request.name == cuota::tag{"offload_plan"});
     CHECK(refused.facts().request.where.line == line);
     CHECK(refused.facts().cause ==
-          "the smallest of all plans that offload needs 9.0 KiB (stage 2 backward); the limit is 9.0 KiB");
+          "the smallest plan with offloading needs 9.0 KiB (stage 2 backward); the limit is 9.0 KiB");
     CHECK_THROWS_AS(offload_plan({}, 1), cuota::misuse);
     CHECK_THROWS_AS(least_offload_bytes({}), cuota::misuse);
     CHECK(simulate(c, offload_plan(c, least)).peak == least);

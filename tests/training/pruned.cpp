@@ -190,15 +190,15 @@ TEST_CASE("what cannot be packed or unpacked is refused", "[training][pruned][gp
         CHECK(has(thrown<cuota::misuse>([&] {
                       (void)pruned<float>::pack(on.s, from.read(on.s), bad, on.pool);
                   }).what(),
-                  "pruned: a threshold of "));
+                  "pruned: threshold = "));
     CHECK(has(thrown<cuota::misuse>([&] {
                   (void)pruned<float>::pack(on.s, from.read(on.s), two.read(on.s), on.pool);
               }).what(),
-              "pruned::pack: 3 elements and 2 do not match"));
+              "pruned::pack: element counts differ: 3 and 2"));
     auto p = pruned<float>::pack(on.s, from.read(on.s), 0.0f, on.pool);
     device_buffer<float> four{4, on.s, on.pool};
     CHECK(has(thrown<cuota::misuse>([&] { p.unpack(on.s, four.write(on.s)); }).what(),
-              "pruned::unpack: 3 elements and 4 do not match"));
+              "pruned::unpack: element counts differ: 3 and 4"));
 }
 
 TEST_CASE("what was moved from has nothing, and can be packed anew", "[training][pruned][gpu]") {

@@ -230,9 +230,9 @@ TEST_CASE("other counts than its own are refused, and nothing is stored", "[trai
     device_buffer<float> const four{{1, 2, 3, 4}, on.s, on.pool};
     device_buffer<float> two{{5, 6}, on.s, on.pool};
     CHECK(has(thrown<cuota::misuse>([&] { kept.store(on.s, four.read(on.s)); }).what(),
-              "quantised::store: 4 elements and 3 do not match"));
+              "quantised::store: element counts differ: 4 and 3"));
     CHECK(has(thrown<cuota::misuse>([&] { kept.load(on.s, two.write(on.s)); }).what(),
-              "quantised::load: 3 elements and 2 do not match"));
+              "quantised::load: element counts differ: 3 and 2"));
     CHECK(two.to_vector(on.s) == std::vector<float>{5, 6});
     device_buffer<float> three{3, 1.0f, on.s, on.pool};
     kept.load(on.s, three.write(on.s));

@@ -307,22 +307,22 @@ TEST_CASE(
     };
     double const nan = std::numeric_limits<double>::quiet_NaN();
     for (double const bad : {-1.0, nan, std::numeric_limits<double>::infinity()}) {
-        CHECK(has(refused({.learning_rate = bad}), "adamw: a learning_rate of "));
-        CHECK(has(refused({.epsilon = bad}), "adamw: an epsilon of "));
-        CHECK(has(refused({.weight_decay = bad}), "adamw: a weight_decay of "));
+        CHECK(has(refused({.learning_rate = bad}), "adamw: learning_rate = "));
+        CHECK(has(refused({.epsilon = bad}), "adamw: epsilon = "));
+        CHECK(has(refused({.weight_decay = bad}), "adamw: weight_decay = "));
     }
-    CHECK(has(refused({.epsilon = 0}), "an epsilon of 0"));
+    CHECK(has(refused({.epsilon = 0}), "epsilon = 0 is out of range (0, inf)"));
     for (double const bad : {-0.1, 1.0, nan}) {
-        CHECK(has(refused({.beta1 = bad}), "a beta1 of "));
-        CHECK(has(refused({.beta2 = bad}), "a beta2 of "));
+        CHECK(has(refused({.beta1 = bad}), "beta1 = "));
+        CHECK(has(refused({.beta2 = bad}), "beta2 = "));
     }
     auto const step = [&](auto const& p, auto const& of) {
         return std::string{thrown<cuota::misuse>([&] { adam.step(on.s, p, of); }).what()};
     };
     CHECK(
-        has(step(four.write(on.s), g.read(on.s)), "quantised_moments::step: 4 elements and 3 do not match"));
+        has(step(four.write(on.s), g.read(on.s)), "quantised_moments::step: element counts differ: 4 and 3"));
     CHECK(has(step(three.write(on.s), four.read(on.s)),
-              "quantised_moments::step: 4 elements and 3 do not match"));
+              "quantised_moments::step: element counts differ: 4 and 3"));
     CHECK(has(step(three.write(on.s), three.read(on.s)), "overlap"));
     CHECK_THROWS_AS(adam.load(on.s, three.write(on.s), four.write(on.s)), cuota::misuse);
     CHECK_THROWS_AS(adam.load(on.s, four.write(on.s), three.write(on.s)), cuota::misuse);

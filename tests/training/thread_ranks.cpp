@@ -89,9 +89,9 @@ void check_one_lost(std::vector<rank_end> const& ends, std::size_t gone, std::si
         else if (rank == gone && way == way_to_go::by_return) CHECK(ends[rank].text.empty());
         else {
             CHECK(ends[rank].gone == gone);  // a late rank gets its own number
-            CHECK(support::has(ends[rank].text, way == way_to_go::by_exception ? "left by an exception"
-                                                : way == way_to_go::by_return  ? "it has ended"
-                                                                               : "did not come in time"));
+            CHECK(support::has(ends[rank].text, way == way_to_go::by_exception ? "destroyed by an exception"
+                                                : way == way_to_go::by_return  ? "its agreement was destroyed"
+                                                                               : "timed out"));
         }
     }
 }
@@ -146,7 +146,7 @@ TEST_CASE("a rank that has not even joined is named", "[training][thread_ranks]"
     other.join();
     // On a slow machine either of the two may be late as well, but the rank that has not joined is named first.
     CHECK(error.rank() == 0);
-    CHECK(support::has(error.what(), "rank 0 of 3: it has not joined in time, after 0 rounds"));
+    CHECK(support::has(error.what(), "rank 0 of 3: did not join before the deadline, after 0 rounds"));
     auto const again = support::thrown<cuota::rank_gone>([&] { (void)here.smallest(1, "q"); });
     CHECK(again.rank() == 0);
     agreement late = group.join(0);
@@ -163,7 +163,7 @@ TEST_CASE("ranks that ask different questions are all told, and go on in step", 
     });
     for (rank_end const& end : ends) {
         CHECK(end.rounds == 5);
-        CHECK(support::has(end.text, "rank 1 asks \"part\" in round 0, and others \"batch\" in round 0"));
+        CHECK(support::has(end.text, "rank 1 is in \"part\" (round 0), others in \"batch\" (round 0)"));
     }
 }
 

@@ -236,7 +236,7 @@ TEST_CASE("what no training has is misuse", "[training][training_footprint]") {
     auto const integers = thrown<cuota::misuse>([] {
         (void)training_footprint({{"net", 1, 1, element_type::f32}, {"ids", 1, 1, element_type::i64}});
     });
-    CHECK(std::string{integers.what()}.find("layer 1 learns numbers of type i64") != std::string::npos);
+    CHECK(std::string{integers.what()}.find("layer 1: parameters of type i64") != std::string::npos);
     CHECK_THROWS_AS((void)training_footprint({}, {.quantised_block = 0}), cuota::misuse);
     CHECK_THROWS_AS((void)training_footprint({}, {.granule = 3}), cuota::misuse);
 }

@@ -78,10 +78,12 @@ CUOTA_INLINE whole_weights::whole_weights(std::span<double const> weights, char 
     double all = 0;
     for (std::size_t i = 0; i != weights.size(); ++i) {
         if (!(weights[i] >= 0) || !std::isfinite(weights[i]))
-            throw_misuse("a {} was given the weight {} of sample {}", {sampler, weights[i], i});
+            throw_misuse("{}: weight {} of sample {} must be finite and not negative",
+                         {sampler, weights[i], i});
         all += weights[i];
     }
-    if (!(all > 0) || !std::isfinite(all)) throw_misuse("the weights of a {} add up to {}", {sampler, all});
+    if (!(all > 0) || !std::isfinite(all))
+        throw_misuse("{}: the sum of the weights is {}; it must be finite and above 0", {sampler, all});
     int exponent = 0;
     double const mantissa = std::frexp(all, &exponent);
     of.reserve(weights.size());

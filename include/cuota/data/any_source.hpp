@@ -29,7 +29,8 @@ public:
     &&source<S> explicit any_source(S from) : inside_{new model<S>{std::move(from)}} {
         for (field const& f : fields())
             if (f.is_ragged && !tells_lengths<S>)
-                throw_misuse("{}: {} is ragged, and the source has no lengths()", {name(), field_text(f)});
+                throw_misuse("{}: field {} is ragged, but the source has no lengths()",
+                             {name(), field_text(f)});
     }
 
     [[nodiscard]] std::uint64_t size() const { return asked().size(); }
@@ -65,7 +66,7 @@ private:
         void lengths(std::size_t k, std::span<std::uint64_t const> samples,
                      std::span<std::uint64_t> out) const override {
             if constexpr (tells_lengths<S>) from.lengths(k, samples, out);
-            else throw_misuse("{}: lengths were asked for, and none of its fields is ragged", {name()});
+            else throw_misuse("{}: cannot return lengths: no field is ragged", {name()});
         }
         S from;
     };

@@ -108,9 +108,9 @@ struct arrow_layout {
         shape.push_back(static_cast<std::size_t>(std::max(extent, 0)));
     } else if (auto const element = element_of_arrow(type->id())) layout.as.type = *element;
     else if (is_list || !layout.as.is_ragged)
-        origin.refuse(
-            column_text(column.name()) + " is of type " + shown(column.type()->ToString(), 120) +
-            "; a field is of bool, integers, floats or fixed_size_binary, or of lists of them, or text");
+        origin.refuse(column_text(column.name()) + " is of type " + shown(column.type()->ToString(), 120) +
+                      ", which is not supported; supported: bool, integers, floats, fixed_size_binary, lists "
+                      "of these, and text");
     layout.is_bits = type->id() == Type::BOOL;
 
     std::optional<std::size_t> bytes = element_bytes(layout.as.type);
@@ -129,15 +129,14 @@ struct arrow_layout {
     std::iota(result.begin(), result.end(), 0);
     for (std::string const& name : names) {
         std::vector<int> const found = schema.GetAllFieldIndices(name);
-        if (found.empty()) origin.refuse("there is no " + column_text(name));
+        if (found.empty()) origin.refuse("no " + column_text(name));
         if (found.size() != 1)
-            origin.refuse("there are " + std::to_string(found.size()) + " columns of the name of " +
-                          column_text(name));
+            origin.refuse(std::to_string(found.size()) + " columns match " + column_text(name));
         if (std::ranges::find(result, found[0]) != result.end())
             throw_misuse("{}: {} is named twice", {origin.name, column_text(name)});
         result.push_back(found[0]);
     }
-    if (result.empty()) origin.refuse("there is no column");
+    if (result.empty()) origin.refuse("no columns");
     for (int const column : result) (void)layout_of(origin, *schema.field(column));
     return result;
 }
@@ -196,7 +195,7 @@ public:
         arrow::ArrayData const& child = *chunk.child_data[0];
         auto const [before, size] = range_of(child, *type.field(0)->type());
         if (rows.begin + rows.count > size)
-            refuse("its rows end at " + std::to_string(rows.begin + rows.count) + " of " +
+            refuse("the rows end at " + std::to_string(rows.begin + rows.count) + "; the array has " +
                    std::to_string(size));
         find_values(piece, child, {before + rows.begin, rows.count}, rows.begin, [&](std::size_t i) {
             std::size_t sample = 0;
@@ -217,14 +216,14 @@ private:
         origin_.refuse(column_text(layout_.as.name) + ": " + why);
     }
     [[noreturn]] void refuse_null(std::uint64_t row, char const* what) const {
-        refuse("row " + std::to_string(row) + ' ' + what + "; a field has a value for each sample");
+        refuse("row " + std::to_string(row) + ' ' + what + "; each sample needs a value");
     }
 
     range range_of(arrow::ArrayData const& data, arrow::DataType const& type) const {
         if (!data.type->Equals(type))
-            refuse("an array of " + shown(data.type->ToString(), 120) + " where there should be " +
+            refuse("type of the array is " + shown(data.type->ToString(), 120) + ", not " +
                    shown(type.ToString(), 120));
-        if (data.offset < 0 || data.length < 0) refuse("an array of negative offset or length");
+        if (data.offset < 0 || data.length < 0) refuse("offset or length of the array is negative");
         return {static_cast<std::size_t>(data.offset), static_cast<std::size_t>(data.length)};
     }
 
@@ -237,14 +236,14 @@ private:
         for (;;) {
             if (auto const null = null_in(*data, at))
                 refuse_null(sample_of(*null / in_a_row),
-                            data == &from && !layout_.as.is_ragged ? "is null" : "holds a null");
+                            data == &from && !layout_.as.is_ragged ? "is null" : "contains a null");
             if (data->type->id() != arrow::Type::FIXED_SIZE_LIST) break;
             auto const& list = static_cast<arrow::FixedSizeListType const&>(*data->type);
             auto const extent = static_cast<std::size_t>(list.list_size());
             data = data->child_data[0].get();
             auto const [begin, size] = range_of(*data, *list.value_type());
             auto const end = checked_mul(at.begin + at.count, extent);
-            if (!end || *end > size) refuse("fewer values than its lists take");
+            if (!end || *end > size) refuse("the array has fewer values than its lists need");
             at = {begin + at.begin * extent, at.count * extent};
             in_a_row *= extent;
         }
@@ -275,12 +274,12 @@ private:
                                           std::size_t bits) const {
         if (elements == 0) return nullptr;
         std::shared_ptr<arrow::Buffer> const& held = data.buffers[k];
-        if (held != nullptr && !held->is_cpu()) refuse("its values are not in host memory");
+        if (held != nullptr && !held->is_cpu()) refuse("the values are not in host memory");
         std::uint64_t const size = held == nullptr ? 0 : static_cast<std::uint64_t>(held->size());
         auto const wanted = checked_mul(elements, bits);
         if (!wanted || *wanted / 8 + (*wanted % 8 != 0) > size)
-            refuse("a buffer of " + counted(size, "bytes") + ", for " + counted(elements, "elements") +
-                   " of " + counted(bits, "bits"));
+            refuse("a buffer of " + counted(size, "bytes") + " is too small for " +
+                   counted(elements, "elements") + " of " + counted(bits, "bits"));
         return reinterpret_cast<std::byte const*>(held->data());
     }
 

@@ -68,8 +68,7 @@ class arrow_source {
 public:
     /// Uses the named columns, or all; `name` is for messages.
     explicit arrow_source(std::shared_ptr<arrow::Table const> table,
-                          std::vector<std::string> const& columns = {},
-                          std::string name = "a table of Arrow's")
+                          std::vector<std::string> const& columns = {}, std::string name = "Arrow table")
         : arrow_source{detail::arrow_origin{std::move(name), false}, std::move(table), columns} {}
 
     /// Opens an Arrow IPC file (Feather version 2), by default memory-mapped. Uncompressed data is read from disk when first gathered. If
@@ -152,7 +151,7 @@ private:
 
     arrow_source(detail::arrow_origin const& from, std::shared_ptr<arrow::Table const> table,
                  std::vector<std::string> const& columns) {
-        if (table == nullptr) from.refuse("there is no table");
+        if (table == nullptr) from.refuse("the table is null");
         state all{.table = std::move(table), .name = from.name};
         all.size = static_cast<std::uint64_t>(all.table->num_rows());
         arrow::Schema const& schema = *all.table->schema();

@@ -141,7 +141,7 @@ CUOTA_INLINE std::span<std::uint64_t const> batch::row_offsets(std::size_t field
 CUOTA_INLINE void batch::used_on(stream_ref s, place where) const {
     check_alive(where);
     if (s.get() == nullptr || s.get() == cudaStreamLegacy)
-        detail::throw_misuse(where, "a batch was used on the legacy default stream; make a stream");
+        detail::throw_misuse(where, "batch: cannot use the legacy default stream; create a stream");
     rt::refuse_captured(s, "batch: cannot be used", "copy it to a buffer of the graph before each launch",
                         where);
     engine_->use(slot_, s);

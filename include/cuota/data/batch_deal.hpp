@@ -76,11 +76,11 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE batch_deal::batch_deal(std::uint64_t positions, std::size_t batch, last_batch last, shard part)
     : positions_{positions}, last_{last}, part_{part} {
-    if (batch == 0) throw_misuse("a loader was given a batch of 0 samples");
+    if (batch == 0) throw_misuse("loader: the batch size must be at least 1");
     if (part.rank >= part.world)
-        throw_misuse("a loader was given rank {} of {} processes", {part.rank, part.world});
+        throw_misuse("loader: rank {} is out of range for {} processes", {part.rank, part.world});
     if (batch > ~std::uint64_t{0} / part.world)
-        throw_misuse("batches of {} for each of {} are more than can be counted",
+        throw_misuse("loader: batches of {} for each of {} overflow std::uint64_t",
                      {counted(batch, "samples"), counted(part.world, "processes")});
     step_ = batch * part.world;
 }

@@ -243,10 +243,10 @@ CUOTA_INLINE epoch_range batch_loader::epoch(std::uint64_t number, stop_signal s
 
 CUOTA_INLINE epoch_range batch_loader::epoch(loader_state const& from, stop_signal stop, place where) & {
     if (from.order != checked_engine(where).order_id())
-        detail::throw_misuse(
-            where,
-            "a loader of {} was to go on where another was: its sampler or its number of samples is another",
-            {engine_->name()});
+        detail::throw_misuse(where,
+                             "loader of {}: cannot resume: the saved state was made with a different sampler "
+                             "or number of samples",
+                             {engine_->name()});
     engine_->start_epoch(from.epoch, from.position, where);
     return epoch_range{engine_, std::move(stop)};
 }

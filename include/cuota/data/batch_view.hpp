@@ -69,8 +69,8 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void refuse_batch_in_capture() {
     if (capture_scope::here())
-        throw_misuse("a view of a batch was used in a capture: copy the batch to a buffer of the graph "
-                     "before each launch");
+        throw_misuse("batch view: not allowed in a capture; copy the batch to a buffer of the graph before "
+                     "each launch");
 }
 
 }  // namespace cuota::inline v0::detail

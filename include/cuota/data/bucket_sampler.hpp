@@ -135,7 +135,7 @@ CUOTA_INLINE bucket_sampler::bucket_sampler(std::uint64_t seed, std::vector<std:
 CUOTA_INLINE std::uint64_t bucket_sampler::size(std::uint64_t n) const {
     if (n != shared_->lengths.size())
         detail::throw_misuse(
-            "a bucket_sampler has {} for {}",
+            "bucket_sampler: number of lengths does not match: {} for {}",
             {detail::counted(shared_->lengths.size(), "lengths"), detail::counted(n, "samples")});
     return n;
 }
@@ -164,7 +164,7 @@ CUOTA_INLINE bucket_sampler::facts::facts(std::uint64_t seed_, std::vector<std::
       bucket{bucket_},
       fingerprint{detail::fingerprint_of({7, seed, window, bucket})} {
     if (bucket == 0 || bucket > window_)
-        detail::throw_misuse("a bucket_sampler was given buckets of {} in windows of {}",
+        detail::throw_misuse("bucket_sampler: a bucket of {} is out of range: 1 to the window's {}",
                              {detail::counted(bucket, "samples"), window_});
     for (std::uint64_t const length : lengths) fingerprint = detail::fingerprint_of({fingerprint, length});
     auto const most = static_cast<std::size_t>(std::min<std::uint64_t>(window, lengths.size()));

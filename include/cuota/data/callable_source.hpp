@@ -59,8 +59,9 @@ public:
     callable_source(std::string name, std::uint64_t size, std::vector<field> fields, Fill fill)
         : state_{shared_value<state const>::make(
               state{std::move(name), size, std::move(fields), std::move(fill)})} {
-        if (state_->fields.empty()) detail::throw_misuse("{}: a source needs a field", {state_->name});
-        detail::expect_no_ragged(state_->fields, state_->name + ": a callable_source");
+        if (state_->fields.empty())
+            detail::throw_misuse("{}: a source needs at least one field", {state_->name});
+        detail::expect_no_ragged(state_->fields, state_->name + ": callable_source");
         for (field const& f : state_->fields)
             if (f.bytes() == 0) detail::throw_misuse("{}: field {} is empty", {state_->name, field_text(f)});
     }

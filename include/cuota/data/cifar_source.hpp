@@ -122,8 +122,8 @@ CUOTA_INLINE raw_layout cifar_file::layout(std::span<label_field const> labels) 
 
 CUOTA_INLINE data_error cifar_file::no_class(std::uint64_t sample, std::size_t k, unsigned label) const {
     return {name(), sample * (labels_.size() + image_bytes) + k,
-            "sample " + std::to_string(sample) + " has the " + labels_[k].name + ' ' + std::to_string(label) +
-                "; there are " + std::to_string(labels_[k].classes) + " classes, counted from 0"};
+            "sample " + std::to_string(sample) + ": " + labels_[k].name + ' ' + std::to_string(label) +
+                " is out of range [0, " + std::to_string(labels_[k].classes) + ')'};
 }
 
 }  // namespace cuota::inline v0::detail

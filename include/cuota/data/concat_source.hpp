@@ -98,7 +98,7 @@ struct concat_source::run {
 };
 
 CUOTA_INLINE concat_source::concat_source(std::size_t parts) : state_{shared_value<state>::make()} {
-    if (parts == 0) detail::throw_misuse("a concat_source of no sources has no fields");
+    if (parts == 0) detail::throw_misuse("concat_source: at least one source is required");
 }
 
 CUOTA_INLINE void concat_source::add(detail::any_source part) { state_->add(std::move(part)); }
@@ -148,7 +148,7 @@ CUOTA_INLINE void concat_source::state::add(detail::any_source part) {
     if (!parts.empty()) check_fields(part);
     auto const end = checked_add(ends.empty() ? 0 : ends.back(), part.size());
     if (!end)
-        detail::throw_misuse("{}: together with the sources before it more than 64 bits count",
+        detail::throw_misuse("concat_source: the number of samples up to {} overflows std::uint64_t",
                              {part.name()});
     ends.push_back(*end);
     parts.push_back(std::move(part));
@@ -162,7 +162,7 @@ CUOTA_INLINE void concat_source::state::check_fields(detail::any_source const& p
                      wanted[0].is_ragged == has[0].is_ragged
                : std::equal(wanted.begin(), wanted.end(), has.begin(), has.end()))
         return;
-    detail::throw_misuse("{} has the fields {}; {}, which it is to follow, has {}",
+    detail::throw_misuse("concat_source: the sources have different fields: {} has {}; {} has {}",
                          {part.name(), text(has), parts.front().name(), text(wanted)});
 }
 

@@ -103,13 +103,14 @@ CUOTA_INLINE std::vector<std::optional<conversion>> convert_fields(std::vector<f
     for (conversion const& c : wanted) {
         auto const found =
             std::find_if(fields.begin(), fields.end(), [&](field const& f) { return f.name == c.field; });
-        if (found == fields.end()) throw_misuse("{} has no field {} to convert", {whose, c.field});
+        if (found == fields.end())
+            throw_misuse("{}: cannot convert field {}: no such field", {whose, c.field});
         std::optional<conversion>& step = steps[static_cast<std::size_t>(found - fields.begin())];
-        if (step) throw_misuse("{}: field {} is to be converted twice", {whose, c.field});
+        if (step) throw_misuse("{}: field {} has more than one conversion", {whose, c.field});
         bool const can_be = c.to == element_type::f16 || c.to == element_type::bf16 ||
                             c.to == element_type::f32 || c.to == element_type::f64;
         if (!can_be)
-            throw_misuse("{}: field {} cannot be converted to {}; f16, bf16, f32 and f64 can be had",
+            throw_misuse("{}: field {}: cannot convert to {}; supported: f16, bf16, f32, f64",
                          {whose, field_text(*found), element_name(c.to)});
         step = c;
         found->type = c.to;

@@ -201,7 +201,7 @@ CUOTA_INLINE conversion_steps::conversion_steps(std::span<field const> from,
                                                 std::vector<conversion> const& wanted,
                                                 std::string const& whose)
     : fields_{from.begin(), from.end()} {
-    expect_no_ragged(from, "a converted_source of " + whose);
+    expect_no_ragged(from, "converted_source of " + whose);
     for (field const& f : from)
         steps_.push_back({nullptr, f.bytes(), f.count(), element_bytes(f.type), 1, 0});
     auto const becomes = convert_fields(fields_, wanted, whose);

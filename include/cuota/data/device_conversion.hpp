@@ -160,7 +160,7 @@ namespace cuota::inline v0 {
 CUOTA_INLINE device_transform converted_on_device(std::span<field const> fields,
                                                   std::vector<conversion> const& wanted) {
     std::vector<field> made{fields.begin(), fields.end()};
-    auto becomes = detail::convert_fields(made, wanted, "a batch");
+    auto becomes = detail::convert_fields(made, wanted, "batch");
     std::vector<field> had{fields.begin(), fields.end()};
     auto run = [had, becomes = std::move(becomes)](transform_job const& job) {
         for (std::size_t k = 0; k != had.size(); ++k) {

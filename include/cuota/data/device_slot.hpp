@@ -136,9 +136,8 @@ CUOTA_INLINE bool device_slot::mark(reader& r) {
         return false;
     }
     if (foreign_capture_of(r.stream) != 0)
-        throw_misuse(
-            "a batch has ended, but its slot cannot be filled again: a stream that used the batch is being "
-            "captured by cudaStreamBeginCapture; end that capture before the loop asks for the next batch");
+        throw_misuse("batch: cannot reuse its slot: a stream that used the batch is being captured by "
+                     "cudaStreamBeginCapture; end that capture before the loop requests the next batch");
     r.is_marked = mark_outside_capture(r.stream, [&] {
         if (r.last) r.last->record(r.stream);
         else r.last.emplace(r.stream, host_wait::blocking);

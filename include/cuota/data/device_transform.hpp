@@ -41,7 +41,7 @@ public:
     /// Throws: misuse for another type, or a field that does not exist.
     template <class T>
     [[nodiscard]] device_span<T const> in(std::size_t field = 0, place where = place::here()) const {
-        return in_.view<T const>(field, "what a transform gets", where);
+        return in_.view<T const>(field, "a transform's input", where);
     }
     /// Returns batch::row_offsets of a ragged source field. Throws: misuse if it is not ragged.
     [[nodiscard]] device_span<std::uint64_t const> row_offsets(std::size_t field = 0,
@@ -49,7 +49,7 @@ public:
     /// Returns an output field, which must be written completely. Throws: as in.
     template <class T>
     [[nodiscard]] device_span<T> out(std::size_t field = 0, place where = place::here()) const {
-        return out_.view<T>(field, "what a transform makes", where);
+        return out_.view<T>(field, "a transform's output", where);
     }
 
     /// Returns a scratch field, with contents of the previous batch. Throws: as in.
@@ -104,12 +104,12 @@ CUOTA_INLINE std::span<std::uint64_t const> transform_job::samples() const noexc
 
 CUOTA_INLINE device_span<std::uint64_t const> transform_job::row_offsets(std::size_t field,
                                                                          place where) const {
-    return in_.row_offsets(field, "what a transform gets", where);
+    return in_.row_offsets(field, "a transform's input", where);
 }
 
 CUOTA_INLINE transform_job transform_job::after(std::size_t fields) const {
     if (fields > scratch_.fields.size())
-        detail::throw_misuse("the first {} fields of a transform's scratch that has {}",
+        detail::throw_misuse("transform_job::after: {} fields are out of range: the scratch has {}",
                              {fields, scratch_.fields.size()});
     return {stream_, epoch_, scratch_.only(0, fields), out_,
             scratch_.only(fields, scratch_.fields.size() - fields)};

@@ -69,8 +69,9 @@ template <class Which, std::invocable<std::string const&> Open>
     using opened = std::remove_cvref_t<std::invoke_result_t<Open&, std::string const&>>;
     std::vector<std::string> paths = detail::paths_in(folder, is_wanted);
     std::size_t const files = paths.size();
-    if (files == 0) detail::throw_data_error(folder, 0, "the folder has no file that is asked for");
-    if (most_open == 0) detail::throw_misuse("{}: a folder cannot be read with 0 open files", {folder});
+    if (files == 0) detail::throw_data_error(folder, 0, "no matching file in the directory");
+    if (most_open == 0)
+        detail::throw_misuse("{}: cannot read the directory with 0 open files; allow at least 1", {folder});
     if (files <= most_open) {
         std::vector<opened> parts;
         for (std::string const& path : paths) parts.push_back(open(path));

@@ -167,7 +167,7 @@ CUOTA_INLINE std::size_t ragged_count(std::span<field const> fields) noexcept {
 
 CUOTA_INLINE void expect_no_ragged(std::span<field const> fields, std::string const& what) {
     for (field const& f : fields)
-        if (f.is_ragged) throw_misuse("{} cannot have a ragged field, as {} is", {what, field_text(f)});
+        if (f.is_ragged) throw_misuse("{}: ragged fields are not supported: {}", {what, field_text(f)});
 }
 
 }  // namespace cuota::inline v0::detail

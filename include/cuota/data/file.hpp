@@ -112,7 +112,7 @@ CUOTA_INLINE std::string errno_text(int error) { return std::system_category().m
 CUOTA_INLINE void descriptor_traits::close(int descriptor) noexcept {
     if (::close(descriptor) == 0 || errno == EINTR) return;  // Linux: closed even if interrupted
     int const error = errno;
-    report_failure_of([&] { throw std::system_error{error, std::system_category(), "closing a file"}; });
+    report_failure_of([&] { throw std::system_error{error, std::system_category(), "cannot close a file"}; });
 }
 
 }  // namespace cuota::inline v0::detail
@@ -177,7 +177,7 @@ CUOTA_INLINE detail::unique_descriptor file::open(std::string const& path) {
 CUOTA_INLINE std::uint64_t file::regular_size(int descriptor, std::string const& name) {
     struct stat facts {};
     if (::fstat(descriptor, &facts) != 0)
-        detail::throw_data_error(name, 0, "cannot be asked for its size: {}", {detail::errno_text(errno)});
+        detail::throw_data_error(name, 0, "fstat failed: {}", {detail::errno_text(errno)});
     if (!S_ISREG(facts.st_mode)) detail::throw_data_error(name, 0, "is not a regular file");
     return static_cast<std::uint64_t>(facts.st_size);
 }
@@ -202,7 +202,7 @@ CUOTA_INLINE data_error file::ends_at(std::uint64_t end, std::uint64_t offset, s
     return {name(), std::max(end, offset),
             "the file ends at byte " + std::to_string(end) +
                 (end < size() ? ", shorter than when it was opened" : "") + "; " + std::to_string(bytes) +
-                " bytes wanted from byte " + std::to_string(offset)};
+                " bytes requested from byte " + std::to_string(offset)};
 }
 
 }  // namespace cuota::inline v0

@@ -66,7 +66,7 @@ private:
             if (stream_.avail_in == 0) refill();
             if (*stream_.next_in == 0x1f) return true;
             if (*stream_.next_in != 0)
-                throw refuse("the compressed data is over; neither more of it nor zero padding follows");
+                throw refuse("the data after the last gzip member is neither a member nor zero padding");
             ++stream_.next_in;
             --stream_.avail_in;
         }
@@ -97,11 +97,12 @@ private:
 
     void write(std::span<std::byte const> bytes) {
         if (bytes.size() > limit_ - written_)
-            throw refuse("it inflates to more than the " + std::to_string(limit_) + " bytes allowed");
+            throw refuse("the decompressed data exceeds the limit of " + std::to_string(limit_) + " bytes");
         written_ += bytes.size();
         while (!bytes.empty()) {
             auto const put = ::write(to_.get(), bytes.data(), bytes.size());
-            if (put < 0 && errno != EINTR) throw refuse("no room to inflate it: " + errno_text(errno));
+            if (put < 0 && errno != EINTR)
+                throw refuse("cannot write the decompressed data: " + errno_text(errno));
             if (put > 0) bytes = bytes.subspan(static_cast<std::size_t>(put));
         }
     }

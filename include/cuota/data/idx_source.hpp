@@ -102,10 +102,11 @@ CUOTA_INLINE detail::array_layout idx_source::layout_of(file const& from) {
     if (start[0] != std::byte{0} || start[1] != std::byte{0})
         detail::throw_data_error(from.name(), 0, "is not an IDX file");
     auto const type = element_of_code(start[2]);
-    if (!type) detail::throw_data_error(from.name(), 2, "an element type that IDX does not have");
+    if (!type) detail::throw_data_error(from.name(), 2, "unknown IDX element type");
     std::size_t const rank = std::to_integer<std::size_t>(start[3]);
     if (rank == 0 || rank > detail::max_rank)
-        detail::throw_data_error(from.name(), 3, "{} dimensions; 1 to {} are read", {rank, detail::max_rank});
+        detail::throw_data_error(from.name(), 3, "{} dimensions are not supported; supported: 1 to {}",
+                                 {rank, detail::max_rank});
 
     std::array<std::byte, 4 * detail::max_rank> extents{};
     from.read_exact(4, std::span{extents}.first(4 * rank));

@@ -94,7 +94,7 @@ private:
 
         static kvikio::FileHandle open(raw_source const& from) {
             if (from.fields().size() != 1)
-                detail::throw_misuse("{}: a kvikio_source is of one field, not of {}",
+                detail::throw_misuse("{}: kvikio_source requires exactly one field, not {}",
                                      {from.name(), fields_text(from.fields())});
             try {
                 return kvikio::FileHandle{from.name(), "r"};
@@ -145,7 +145,8 @@ private:
             for (task& t : tasks_) try {
                     std::size_t const got = t.bytes.get();
                     if (got != t.wanted)
-                        refuse(t, std::to_string(got) + " of " + std::to_string(t.wanted) + " bytes came");
+                        refuse(t, "only " + std::to_string(got) + " of " + std::to_string(t.wanted) +
+                                      " bytes were read");
                 } catch (data_error const& error) {
                     if (!met) met = error;
                 } catch (std::exception const& why) {

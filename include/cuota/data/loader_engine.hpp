@@ -226,7 +226,9 @@ CUOTA_INLINE void loader_engine::shut_down() noexcept {
         region_lock const lock{guard_};
         if (!line_.is_open() || line_.has_failed()) return;
         try {
-            throw_misuse("the loader of {} ended before its epoch, of which more was asked for", {name()});
+            throw_misuse(
+                "loader of {}: cannot return the next batch: the loader was destroyed during the epoch",
+                {name()});
         } catch (...) { line_.fail(std::current_exception()); }
     }
     arrived_.notify_all();
@@ -235,31 +237,29 @@ CUOTA_INLINE void loader_engine::shut_down() noexcept {
 CUOTA_INLINE void loader_engine::expect_usable(place where) const {
     if (is_of_parent())
         throw_misuse(where,
-                     "a loader of {} was used in a forked child of the process that made it, which has none "
-                     "of its threads: make "
-                     "loaders after the fork",
+                     "loader of {}: used in a forked child of the process that created it; create loaders "
+                     "after fork()",
                      {name()});
     if (stage_.is_transforming_here())
-        throw_misuse(where, "a loader of {} was used by its own device_transform", {name()});
+        throw_misuse(where, "loader of {}: cannot be used in its own device_transform", {name()});
 }
 
 CUOTA_INLINE void loader_engine::expect_unused(place where) const {
     region_lock const lock{guard_};
-    if (line_.is_open()) throw_misuse(where, "a loader of {} was closed while an epoch goes on", {name()});
+    if (line_.is_open()) throw_misuse(where, "loader of {}: cannot close: an epoch is running", {name()});
     if (std::size_t const alive = line_.held(); alive != 0)
-        throw_misuse(where, "a loader of {} was closed while {}{}",
+        throw_misuse(where, "loader of {}: cannot close: {}{}",
                      {name(), alive, alive == 1 ? " batch is alive" : " batches are alive"});
 }
 
 CUOTA_INLINE void loader_engine::start_epoch(std::uint64_t epoch, std::uint64_t position, place where) {
     std::uint64_t const positions = memory_->shape().positions;
     if (position > positions)
-        throw_misuse(where, "an epoch of {} was to go on from position {} of {}",
+        throw_misuse(where, "loader of {}: cannot start an epoch at position {} of {}",
                      {name(), position, positions});
     {
         region_lock const lock{guard_};
-        if (line_.is_open())
-            throw_misuse(where, "an epoch of {} was started while another is still going on", {name()});
+        if (line_.is_open()) throw_misuse(where, "loader of {}: an epoch is already running", {name()});
         line_.open();
     }
     try {
@@ -317,8 +317,8 @@ CUOTA_INLINE std::optional<batch_line::delivery> loader_engine::next(std::stop_t
         return next;
     }
     if (std::exception_ptr const failure = line_.failure_here()) std::rethrow_exception(failure);
-    throw_misuse("the next batch of {} was asked for while all {} device slots are held by batches that "
-                 "still live: end one first, or ask for more device_slots",
+    throw_misuse("loader of {}: cannot return the next batch: live batches hold all {} device slots; destroy "
+                 "one first, or increase device_slots",
                  {name(), plan().device_slots});
 }
 

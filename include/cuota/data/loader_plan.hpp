@@ -152,19 +152,20 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void check_transform(std::string const& name, std::span<field const> fields,
                                   device_transform const& wanted) {
-    if (!wanted.run)
-        throw_misuse("a loader of {} was given a device_transform that has nothing to run", {name});
-    expect_no_ragged(wanted.fields, "what a device_transform makes");
-    expect_no_ragged(wanted.scratch, "the scratch of a device_transform");
+    if (!wanted.run) throw_misuse("loader of {}: the device_transform has no function to run", {name});
+    expect_no_ragged(wanted.fields, "output of a device_transform");
+    expect_no_ragged(wanted.scratch, "scratch of a device_transform");
     if (!wanted.takes.empty() &&
         !std::equal(wanted.takes.begin(), wanted.takes.end(), fields.begin(), fields.end()))
-        throw_misuse("a loader of {}, which has {}, was given a device_transform of {}",
-                     {name, fields_text(fields), fields_text(wanted.takes)});
+        throw_misuse(
+            "loader of {}: the device_transform does not match: the source has {}, the transform takes {}",
+            {name, fields_text(fields), fields_text(wanted.takes)});
 }
 
 CUOTA_INLINE any_sampler sampler_of(std::string const& name, loader_options const& options) {
     if (options.sampler && options.seed)
-        throw_misuse("a loader of {} was given a seed and a sampler; give the seed to the sampler", {name});
+        throw_misuse("loader of {}: seed and sampler cannot be combined; pass the seed to the sampler",
+                     {name});
     if (options.sampler) return *options.sampler;
     if (options.seed) return shuffle_sampler{*options.seed};
     return {};
@@ -175,11 +176,10 @@ CUOTA_INLINE void check_rows(std::string const& name, std::span<field const> fie
     for (std::size_t k = fields.size(); k-- != 0;)
         if (fields[k].is_ragged) ragged = &fields[k];  // finds the first one
     if (ragged != nullptr && rows == 0)
-        throw_misuse("a loader of {}, whose {} is ragged, was given no `rows`: the most in a batch",
+        throw_misuse("loader of {}: field {} is ragged; set `rows`, the maximum number of rows in a batch",
                      {name, field_text(*ragged)});
     if (ragged == nullptr && rows != 0)
-        throw_misuse("a loader of {}, which has no ragged field, was given batches of at most {} rows",
-                     {name, rows});
+        throw_misuse("loader of {}: batches of at most {} rows require a ragged field", {name, rows});
 }
 
 CUOTA_INLINE std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t positions, bool is_by_rows,
@@ -192,9 +192,10 @@ CUOTA_INLINE std::size_t samples_in_batch(batch_deal const& deal, std::uint64_t 
 
 CUOTA_INLINE loader_plan plan_for(std::string const& name, std::uint64_t positions,
                                   std::span<field const> fields, loader_options const& options) {
-    if (options.batch == 0) throw_misuse("a loader of {} was given a batch of 0 samples", {name});
-    if (options.workers == 0) throw_misuse("a loader of {} was given 0 workers", {name});
-    if (options.device_slots == 0) throw_misuse("a loader of {} was given 0 device slots", {name});
+    if (options.batch == 0) throw_misuse("loader of {}: the batch size must be at least 1", {name});
+    if (options.workers == 0) throw_misuse("loader of {}: the number of workers must be at least 1", {name});
+    if (options.device_slots == 0)
+        throw_misuse("loader of {}: the number of device slots must be at least 1", {name});
     if (options.transform) check_transform(name, fields, *options.transform);
     check_rows(name, fields, options.rows);
 
@@ -248,9 +249,11 @@ CUOTA_INLINE loader_options with_sizes(std::string const& name, std::uint64_t po
     bool const by_samples = options.batch == automatic_batch;
     if (!by_rows && !by_samples) return options;
     if (by_rows && by_samples)
-        throw_misuse("a loader of {} was to choose its samples and its rows: give one of them", {name});
+        throw_misuse(
+            "loader of {}: automatic_batch and automatic_rows cannot be combined; set one explicitly",
+            {name});
     if (!options.device && !options.pinned)
-        throw_misuse("a loader of {} was to choose its batch by what fits, and was given no budget", {name});
+        throw_misuse("loader of {}: an automatic batch size requires a budget", {name});
     auto const room_of = [](std::optional<budget> const& b) { return b ? b->room() : unlimited; };
     bool const is_one = options.device && options.pinned && *options.device == *options.pinned;
     loader_room const room{room_of(options.device), room_of(options.pinned),

@@ -55,7 +55,8 @@ CUOTA_INLINE loader_shape::loader_shape(any_source const& from, loader_options c
       options{with_sizes(name, positions, fields, how)},
       plan{plan_for(name, positions, fields, options)} {
     if (options.host_memory.kind() == memory_kind::device && !from.can_fill_device_memory())
-        throw_misuse("a loader of {}, which the host reads, was given device memory to read it into", {name});
+        throw_misuse("loader of {}: host_memory is device memory, but this source can only fill host memory",
+                     {name});
 }
 
 CUOTA_INLINE void loader_shape::draw(std::uint64_t epoch, std::uint64_t first,

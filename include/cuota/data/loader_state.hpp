@@ -60,7 +60,7 @@ CUOTA_INLINE loader_state loader_state::parse(std::string_view text, place where
     bool const is_state = take("cuota-loader-state 1 epoch ") && number(state.epoch) && take(" position ") &&
                           number(state.position) && take(" order ") && number(state.order) && rest.empty();
     if (!is_state)
-        detail::throw_misuse(where, "\"{}\" is not the state of a loader", {std::string{text.substr(0, 80)}});
+        detail::throw_misuse(where, "loader_state: cannot parse \"{}\"", {std::string{text.substr(0, 80)}});
     return state;
 }
 

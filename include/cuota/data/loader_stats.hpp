@@ -145,9 +145,10 @@ CUOTA_INLINE std::string rate_text(double per_second) {
 CUOTA_INLINE char const* advice_for(loader_stage slowest) noexcept {
     switch (slowest) {
         case loader_stage::program: return "the loader keeps up";
-        case loader_stage::reading: return "more workers, or faster storage";
-        case loader_stage::device: return "loader_options::time_copies tells copying from computing";
-        case loader_stage::link: return "smaller elements, such as u8 that the device widens";
+        case loader_stage::reading: return "try more workers or faster storage";
+        case loader_stage::device:
+            return "set loader_options::time_copies to separate copying from computing";
+        case loader_stage::link: return "try smaller elements, such as u8 that the device converts";
         case loader_stage::computing: return "the loader keeps up";
         default: return "";
     }
@@ -167,7 +168,7 @@ CUOTA_INLINE std::string stats_text(loader_stats const& s) {
         detail::message("epoch {}: {}{}{} a second ({}/s)",
                         {s.epoch, s.batches, progress, detail::rate_text(s.batches_per_second()),
                          detail::as_bytes(static_cast<std::size_t>(bytes_a_second))});
-    if (!s.is_pinned) text += "; the slots are not pinned, so that copies hold up who enqueues them";
+    if (!s.is_pinned) text += "; the slots are not pinned, so copies block the thread that enqueues them";
     if (s.longest_read && s.longest_read->lasted >= std::chrono::seconds{1})
         detail::append_message(
             text, "; worker {} has been reading samples {} to {} of {} for {} s",
@@ -182,10 +183,9 @@ CUOTA_INLINE std::string stats_text(loader_stats const& s) {
                             detail::percent_text(s.share_of_workers(s.waiting_for_slots))});
     if (s.copying)
         detail::append_message(text, "the link is busy {}, ", {detail::percent_text(s.share(*s.copying))});
-    detail::append_message(
-        text, "the program waits {} for batches: ", {detail::percent_text(s.share(s.waiting_for_batches))});
-    detail::append_message(text, "{} is what the others wait for ({})",
-                           {stage_name(slowest), detail::advice_for(slowest)});
+    detail::append_message(text, "the program waits {} for batches; ",
+                           {detail::percent_text(s.share(s.waiting_for_batches))});
+    detail::append_message(text, "bottleneck: {} ({})", {stage_name(slowest), detail::advice_for(slowest)});
     return text;
 }
 

@@ -172,7 +172,7 @@ CUOTA_INLINE memory_source::memory_source(std::string name, shared_value<void co
     if (bytes_ == 0) detail::throw_misuse("{}: a sample of {} is empty", {field_->name, field_text(*field_)});
     std::size_t const all = count * element_bytes(type);
     if (all % bytes_ != 0)
-        detail::throw_misuse("{}: {} values are no whole number of samples of {}",
+        detail::throw_misuse("{}: {} values are not a whole number of samples of {}",
                              {field_->name, count, field_text(*field_)});
     size_ = all / bytes_;
 }

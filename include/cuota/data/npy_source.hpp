@@ -111,7 +111,7 @@ public:
 
 private:
     static_assert(std::endian::native == std::endian::little,
-                  "elements are handed out as they are in the file");
+                  "elements are returned as they are in the file");
     static constexpr std::size_t max_header = 10'000;  // as NumPy; the length in the file is untrusted
 
     static detail::array_layout layout_of(file const& from);
@@ -183,8 +183,8 @@ CUOTA_INLINE void npy_header::entry(array_layout& array) {
                        : key == "fortran_order" ? &has_order_
                        : key == "shape"         ? &has_shape_
                                                 : nullptr;
-    if (seen == nullptr) throw refuse("a key that .npy headers do not have");
-    if (std::exchange(*seen, true)) throw refuse("the key '" + std::string{key} + "' a second time");
+    if (seen == nullptr) throw refuse("unknown key in the header");
+    if (std::exchange(*seen, true)) throw refuse("duplicate key '" + std::string{key} + '\'');
     expect(':');
     if (seen == &has_descr_) array.type = descr();
     else if (seen == &has_order_) is_fortran_ = fortran_order();
@@ -249,7 +249,7 @@ CUOTA_INLINE data_error npy_header::unknown_descr(std::string_view kind) const {
         case 'V': return refuse("raw bytes ('V') are not supported: save a.view('u1')");
         case 'f':
         case 'g': return refuse("floats of more than 64 bits are not supported: save a.astype('f8')");
-        default: return refuse("the element type is none of bool, integers and floats");
+        default: return refuse("unknown element type; supported: bool, integers and floats");
     }
 }
 
@@ -294,7 +294,7 @@ CUOTA_INLINE std::string_view npy_header::quoted() {
     char const quote = peek() == '"' ? '"' : '\'';
     expect(quote);
     std::size_t const end = text_.find(quote, at_);
-    if (end == std::string_view::npos) throw refuse("a quoted text without an end");
+    if (end == std::string_view::npos) throw refuse("unterminated string");
     std::string_view const text = text_.substr(at_, end - at_);
     at_ = end + 1;
     return text;
@@ -364,7 +364,7 @@ CUOTA_INLINE unsigned npy_source::version_of(file const& from) {
     if (!std::string_view{start.data(), start.size()}.starts_with("\x93NUMPY"))
         detail::throw_data_error(from.name(), 0, "is not a .npy file");
     if (start[6] < 1 || start[6] > 3 || start[7] != 0)
-        detail::throw_data_error(from.name(), 6, "a version of .npy other than 1.0, 2.0 and 3.0");
+        detail::throw_data_error(from.name(), 6, "unknown version of .npy; supported: 1.0, 2.0 and 3.0");
     return static_cast<unsigned>(start[6]);
 }
 
@@ -373,7 +373,7 @@ CUOTA_INLINE std::size_t npy_source::header_bytes(file const& from, std::size_t 
     from.read_exact(8, std::span{number}.first(begin - 8));
     std::size_t const bytes = std::bit_cast<std::uint32_t>(number);
     if (bytes <= max_header) return bytes;
-    detail::throw_data_error(from.name(), 8, "a header of {} bytes; at most {} are read",
+    detail::throw_data_error(from.name(), 8, "a header of {} bytes exceeds the maximum of {}",
                              {bytes, max_header});
 }
 

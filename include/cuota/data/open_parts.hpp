@@ -102,9 +102,9 @@ private:
         bool is_same = now.size() == size_ && all.size() == fields_->size();
         for (std::size_t k = 0; is_same && k != all.size(); ++k) is_same = all[k] == (*fields_)[k];
         if (!is_same)
-            throw_data_error(
-                name_, 0, "the file is another than when it was opened first: {} samples of {}, not {} of {}",
-                {now.size(), fields_text(all), size_, fields_text(*fields_)});
+            throw_data_error(name_, 0,
+                             "the file has changed since it was first opened: {} samples of {}, not {} of {}",
+                             {now.size(), fields_text(all), size_, fields_text(*fields_)});
         return now;
     }
 

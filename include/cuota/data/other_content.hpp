@@ -49,9 +49,9 @@ CUOTA_INLINE std::string other_content(file const& from) {
     from.read_exact(0, std::as_writable_bytes(start));
     std::string_view text{start.data(), start.size()};
     if (text.starts_with("version https://git-lfs.github.com/spec/"))
-        return "is a Git LFS pointer, not the data: fetch that by 'git lfs pull'";
+        return "is a Git LFS pointer, not the data: run 'git lfs pull'";
     if (text.starts_with("\x1f\x8b"))
-        return "is compressed by gzip: open it by cuota::open_maybe_gzip (cuota/data/gzip.hpp)";
+        return "is compressed by gzip: open it with cuota::open_maybe_gzip (cuota/data/gzip.hpp)";
     if (text.starts_with("PK\3\4")) return "is a zip archive, as .npz files are: unpack it";
     if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
     text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
@@ -63,7 +63,7 @@ CUOTA_INLINE std::string other_content(file const& from) {
     if (begins_with("<!doctype html") || begins_with("<html"))
         return "is an HTML page, not the data: the server may have answered with an error or a login";
     if (begins_with("<?xml"))
-        return "is an XML text, not the data: the server may have answered with an error";
+        return "is an XML document, not the data: the server may have answered with an error";
     return {};
 }
 

@@ -102,11 +102,11 @@ private:
 namespace cuota::inline v0 {
 
 CUOTA_INLINE void keyed_permutation::refuse_size(std::uint64_t n) {
-    detail::throw_misuse("a permutation of {} positions; at most 2^63 are possible", {n});
+    detail::throw_misuse("permutation: {} positions exceed the maximum of 2^63", {n});
 }
 
 CUOTA_INLINE void keyed_permutation::refuse(std::uint64_t position) const {
-    detail::throw_misuse("position {} of a permutation of {}", {position, n_});
+    detail::throw_misuse("permutation: position {} is out of range: {} positions", {position, n_});
 }
 
 }  // namespace cuota::inline v0

@@ -84,7 +84,8 @@ public:
         std::string const complaint = state_->complaint();
         // A variable, because nvcc misparses a braced list with a member of a dependent type.
         std::string const& name = state_->name;
-        if (!complaint.empty()) detail::throw_data_error(offsets.name(), 0, "{} of {}", {complaint, name});
+        if (!complaint.empty())
+            detail::throw_data_error(offsets.name(), 0, "{} (offsets of {})", {complaint, name});
     }
 
     /// Returns one less than the number of offsets.
@@ -205,7 +206,7 @@ private:
         detail::with_element(fields[0].type, [&](auto type) {
             using number = typename decltype(type)::type;
             if constexpr (std::is_integral_v<number>) read_into<number>(from, numbers);
-            else detail::refuse_offsets(fields, std::string{from.name()}, "whole numbers");
+            else detail::refuse_offsets(fields, std::string{from.name()}, "integers");
         });
         return numbers;
     }
@@ -240,7 +241,7 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE std::vector<field> ragged_fields(std::span<field const> of_rows, std::string const& name) {
-    expect_no_ragged(of_rows, "the rows of a ragged_source, " + name + ',');
+    expect_no_ragged(of_rows, "rows of ragged_source " + name);
     std::vector<field> fields{of_rows.begin(), of_rows.end()};
     for (field& f : fields) f.is_ragged = true;
     return fields;
@@ -248,18 +249,18 @@ CUOTA_INLINE std::vector<field> ragged_fields(std::span<field const> of_rows, st
 
 CUOTA_INLINE void expect_offsets(std::span<field const> fields, std::string const& name) {
     if (fields.size() != 1 || fields[0].count() != 1 || fields[0].is_ragged)
-        refuse_offsets(fields, name, "one whole number each");
+        refuse_offsets(fields, name, "one integer each");
 }
 
 CUOTA_INLINE void refuse_offsets(std::span<field const> fields, std::string const& name, char const* wanted) {
-    throw_misuse("{}: {} are no offsets, which are {}", {name, fields_text(fields), wanted});
+    throw_misuse("{}: cannot use {} as offsets; offsets must be {}", {name, fields_text(fields), wanted});
 }
 
 CUOTA_INLINE std::string offsets_complaint(std::vector<std::uint64_t> const& offsets, std::uint64_t rows) {
-    if (offsets.empty()) return "no offsets: there is one more than there are samples";
+    if (offsets.empty()) return "no offsets; N samples need N + 1 offsets";
     auto const down = std::is_sorted_until(offsets.begin(), offsets.end());
     if (down != offsets.end())
-        return message("offset {} is {}, below the one before it", {down - offsets.begin(), *down});
+        return message("offset {} is {}, below the previous one", {down - offsets.begin(), *down});
     if (offsets.back() > rows)
         return message("the last offset is {}, beyond the {} rows", {offsets.back(), rows});
     return {};

@@ -157,7 +157,7 @@ CUOTA_INLINE void raw_source::gather_runs(std::span<sample_run const> runs,
 }
 
 CUOTA_INLINE std::size_t raw_source::record_bytes(std::string const& name, raw_layout const& layout) {
-    detail::expect_no_ragged(layout.fields, name + ": a raw_source");
+    detail::expect_no_ragged(layout.fields, name + ": raw_source");
     std::size_t sum = 0;
     for (field const& f : layout.fields) {
         auto const next = checked_add(sum, f.bytes());
@@ -165,9 +165,9 @@ CUOTA_INLINE std::size_t raw_source::record_bytes(std::string const& name, raw_l
         if (f.bytes() == 0) detail::throw_misuse("{}: field {} is empty", {name, field_text(f)});
         sum = *next;
     }
-    if (sum == 0) detail::throw_misuse("{}: a raw source needs a field", {name});
+    if (sum == 0) detail::throw_misuse("{}: a source needs at least one field", {name});
     if (layout.record != 0 && layout.record != sum)
-        detail::throw_misuse("{}: a record is said to take {} bytes; its fields take {}",
+        detail::throw_misuse("{}: record size mismatch: {} bytes declared, its fields take {}",
                              {name, layout.record, sum});
     return sum;
 }

@@ -158,9 +158,8 @@ struct cached_loader {
 template <source S>
 [[nodiscard]] cached_loader cached_on_device(S from, loader_options const& how, place where = place::here()) {
     if (!how.device)
-        detail::throw_misuse(
-            where, "data of {} was to be kept on the device if it fits, and there is no budget for it to fit",
-            {from.name()});
+        detail::throw_misuse(where, "resident_data of {}: keeping the data only if it fits requires a budget",
+                             {from.name()});
     bool const is_ragged = detail::ragged_count(from.fields()) != 0;  // ragged sources are streamed
     if (!is_ragged && resident_data::bytes_for(from, how) <= how.device->room()) try {
             resident_data const data{from, how, where};
@@ -253,7 +252,8 @@ CUOTA_INLINE std::size_t resident_data::sample_bytes() const noexcept { return s
 
 CUOTA_INLINE batch_loader resident_data::loader(loader_options how, place where) const {
     if (device const here = device::current(); here != state_->where)
-        detail::throw_misuse(where, "the data of {} is on device {}, and was to be loaded on device {}",
+        detail::throw_misuse(where,
+                             "resident_data of {}: the data is on device {}, but the current device is {}",
                              {name(), state_->where.ordinal(), here.ordinal()});
     how.transform = gathered(state_, state_->fields, name(), std::move(how.transform));
     return {detail::sample_numbers(name(), size()), how, where};

@@ -88,7 +88,7 @@ CUOTA_INLINE sample_too_long::sample_too_long(std::string const& source, std::st
                                               std::uint64_t sample, std::uint64_t rows, std::size_t most)
     : std::runtime_error{"cuota::sample_too_long: " + source + ": sample " + std::to_string(sample) +
                          " has " + std::to_string(rows) + " rows of " + field +
-                         "; loader_options::rows lets a batch have " + std::to_string(most)},
+                         "; loader_options::rows limits a batch to " + std::to_string(most)},
       sample_{sample},
       rows_{rows},
       most_{most} {}

@@ -88,7 +88,7 @@ public:
     [[nodiscard]] std::vector<tensor_layout> read() && {
         if (std::size_t const zero = text_.find('\0'); zero != std::string_view::npos) {
             furthest_ += zero;  // the parser would stop there
-            throw refuse("a zero byte in the header");
+            throw refuse("the header contains a zero byte");
         }
         watched_text const first{text_.data(), &furthest_};
         nlohmann::json::sax_parse(first, watched_text{text_.data() + text_.size(), &furthest_}, this);
@@ -134,11 +134,11 @@ public:
 
     bool key(std::string& name) {
         if (!(inside_ == header ? names_ : members_).insert(name).second)
-            throw refuse("the key \"" + shown(name, 64) + "\" a second time");
+            throw refuse("duplicate key \"" + shown(name, 64) + '"');
         if (inside_ == header) now_ = {.name = std::move(name)};
         if (inside_ != tensor) return true;
         if (name != "dtype" && name != "shape" && name != "data_offsets")
-            throw refuse_tensor("a key that tensors do not have: \"" + shown(name, 64) + '"');
+            throw refuse_tensor("unknown key \"" + shown(name, 64) + '"');
         member_ = std::move(name);
         return true;
     }
@@ -169,7 +169,7 @@ public:
         std::string_view why = std::string_view{error.what()}.substr(0, 200);
         if (std::size_t const after_number = why.find("] "); after_number != std::string_view::npos)
             why.remove_prefix(after_number + 2);
-        throw refuse("the header is no JSON: " + shown(why, 160));
+        throw refuse("the header is not valid JSON: " + shown(why, 160));
     }
 
     static constexpr std::uint64_t begin = 8;
@@ -186,15 +186,15 @@ private:
             {"BF16", bf16}, {"F32", f32}, {"F64", f64}};
         for (auto const& [name, type] : known)
             if (dtype == name) return type;
-        throw refuse_tensor("the dtype " + shown(dtype, 32) +
-                            " is none of BOOL, integers, F16, BF16, F32 and F64");
+        throw refuse_tensor("dtype " + shown(dtype, 32) +
+                            " is not supported; supported: BOOL, integers, F16, BF16, F32 and F64");
     }
 
     void check_tensor() const {
-        if (members_.size() != 3) throw refuse_tensor("it needs 'dtype', 'shape' and 'data_offsets'");
+        if (members_.size() != 3) throw refuse_tensor("needs 'dtype', 'shape' and 'data_offsets'");
         std::string const span =
             "data_offsets " + std::to_string(now_.begin) + " to " + std::to_string(now_.end);
-        if (now_.begin > now_.end) throw refuse_tensor(span + " run backwards");
+        if (now_.begin > now_.end) throw refuse_tensor(span + " are in the wrong order");
         if (now_.end > data_bytes_)
             throw refuse_tensor(span + "; the file holds " + std::to_string(data_bytes_) + " bytes of data");
         // One sample first: an overflowing shape is rejected even with 0 samples.
@@ -202,9 +202,9 @@ private:
         for (std::size_t k = 1; k < now_.shape.size() && bytes; ++k)
             bytes = checked_mul(*bytes, now_.shape[k]);
         if (bytes && !now_.shape.empty()) bytes = checked_mul(*bytes, now_.shape.front());
-        if (!bytes) throw refuse_tensor("its shape is larger than any file");
+        if (!bytes) throw refuse_tensor("the shape is larger than any file");
         if (*bytes != now_.end - now_.begin)
-            throw refuse_tensor(span + "; its shape takes " + detail::counted(*bytes, "bytes"));
+            throw refuse_tensor(span + "; the shape takes " + detail::counted(*bytes, "bytes"));
     }
 
     /// Checks that the tensors cover the data section exactly once.
@@ -231,11 +231,13 @@ private:
         return refuse(tensor_text(now_.name) + ": " + why);
     }
     [[nodiscard]] data_error unexpected() const {
-        if (inside_ == metadata) return refuse("'__metadata__' holds a value that is no text");
-        if (inside_ == header && now_.name == "__metadata__") return refuse("'__metadata__' is no object");
-        if (inside_ == header) return refuse_tensor("it is no object");
-        if (inside_ != tensor) return refuse_tensor("'" + member_ + "' is a list of integers of 0 and more");
-        return refuse_tensor("'" + member_ + "' is no " + (member_ == "dtype" ? "text" : "list"));
+        if (inside_ == metadata) return refuse("'__metadata__' contains a value that is not a string");
+        if (inside_ == header && now_.name == "__metadata__")
+            return refuse("'__metadata__' is not an object");
+        if (inside_ == header) return refuse_tensor("not an object");
+        if (inside_ != tensor)
+            return refuse_tensor("'" + member_ + "' must be a list of integers, none negative");
+        return refuse_tensor("'" + member_ + "' must be a " + (member_ == "dtype" ? "string" : "list"));
     }
 
     file const& from_;
@@ -304,7 +306,7 @@ public:
 
 private:
     static_assert(std::endian::native == std::endian::little,
-                  "elements are handed out as they are in the file");
+                  "elements are returned as they are in the file");
     static constexpr std::uint64_t max_header = 100'000'000;  // as the format's own library
 
     /// A field's samples in the file, in bytes.
@@ -324,7 +326,7 @@ private:
         auto tensors = detail::tensor_table{from, text}.read();
         for (auto& each : tensors) each.begin += detail::tensor_table::begin + text.size();
         if (tensors.empty())
-            detail::throw_data_error(from.name(), detail::tensor_table::begin, "there is no tensor");
+            detail::throw_data_error(from.name(), detail::tensor_table::begin, "the file has no tensors");
         return tensors;
     }
 
@@ -334,9 +336,9 @@ private:
         auto const bytes = std::bit_cast<std::uint64_t>(number);
         std::uint64_t const held = from.size() - number.size();
         if (bytes > std::min(held, max_header))  // before it is allocated
-            detail::throw_data_error(from.name(), 0, "a header of {} bytes; {}",
+            detail::throw_data_error(from.name(), 0, "cannot read a header of {} bytes: {}",
                                      {bytes, bytes > max_header
-                                                 ? "at most " + std::to_string(max_header) + " are read"
+                                                 ? "the maximum is " + std::to_string(max_header)
                                                  : "the file holds " + std::to_string(held)});
         std::string text(bytes, '\0');
         from.read_exact(number.size(), std::as_writable_bytes(std::span{text}));
@@ -347,14 +349,14 @@ private:
 
     std::vector<detail::tensor_layout> chosen(std::vector<detail::tensor_layout> const& tensors,
                                               std::vector<std::string> const& names) const {
-        if (names.empty()) detail::throw_misuse("{}: a source needs a tensor; none is named", {name()});
+        if (names.empty()) detail::throw_misuse("{}: name at least one tensor", {name()});
         std::vector<detail::tensor_layout> result;
         for (std::string const& wanted : names) {
             if (std::ranges::find(result, wanted, &detail::tensor_layout::name) != result.end())
                 detail::throw_misuse("{}: {} is named twice", {name(), detail::tensor_text(wanted)});
             auto const found = std::ranges::find(tensors, wanted, &detail::tensor_layout::name);
             if (found == tensors.end())
-                detail::throw_data_error(name(), detail::tensor_table::begin, "there is no {}",
+                detail::throw_data_error(name(), detail::tensor_table::begin, "no {}",
                                          {detail::tensor_text(wanted)});
             result.push_back(*found);
         }

@@ -193,7 +193,7 @@ CUOTA_INLINE void shuffle_sampler::draw(std::uint64_t n, std::uint64_t epoch, st
 
 CUOTA_INLINE block_shuffle_sampler::block_shuffle_sampler(std::uint64_t seed, std::uint64_t block)
     : seed_{seed}, block_{block} {
-    if (block == 0) detail::throw_misuse("a block_shuffle_sampler was given blocks of 0 samples");
+    if (block == 0) detail::throw_misuse("block_shuffle_sampler: the block size must be at least 1");
 }
 
 CUOTA_INLINE void block_shuffle_sampler::draw(std::uint64_t n, std::uint64_t epoch, std::uint64_t first,
@@ -235,7 +235,8 @@ CUOTA_INLINE subset_sampler::subset_sampler(std::vector<std::uint64_t> samples,
 }
 
 CUOTA_INLINE std::uint64_t subset_sampler::size(std::uint64_t n) const {
-    if (end_ > n) detail::throw_misuse("a subset_sampler names sample {} of {}", {end_ - 1, n});
+    if (end_ > n)
+        detail::throw_misuse("subset_sampler: sample {} is out of range: the source has {}", {end_ - 1, n});
     return samples_->size();
 }
 

@@ -86,7 +86,7 @@ struct slot_contents {
     [[nodiscard]] device_span<T> view(std::size_t k, char const* what, place where) const {
         field const& f = field_at(k, what, where);
         if (!std::is_same_v<std::remove_const_t<T>, std::byte> && element_of<T>() != f.type)
-            throw_misuse(where, "field {} of {} was viewed as {}",
+            throw_misuse(where, "cannot view field {} of {} as {}",
                          {field_text(f), what, element_name(element_of<T>())});
         return span_of<T>(places().field_at(k), where);
     }
@@ -140,7 +140,7 @@ CUOTA_INLINE slot_layout slot_layout::of(std::span<field const> fields, std::siz
 
 CUOTA_INLINE std::size_t slot_layout::or_too_large(std::optional<std::size_t> bytes,
                                                    std::string const& name) {
-    if (!bytes) detail::throw_misuse("a batch of {} would be larger than any address space", {name});
+    if (!bytes) detail::throw_misuse("a batch of {} is larger than any address space", {name});
     return *bytes;
 }
 
@@ -192,13 +192,13 @@ CUOTA_INLINE device_span<std::uint64_t const> slot_contents::row_offsets(std::si
 CUOTA_INLINE std::size_t slot_contents::ragged_at(std::size_t k, char const* what, place where) const {
     field const& f = field_at(k, what, where);
     if (!f.is_ragged)
-        throw_misuse(where, "the row offsets of {} of {} were asked for, which is not ragged",
-                     {field_text(f), what});
+        throw_misuse(where, "cannot return row offsets: field {} of {} is not ragged", {field_text(f), what});
     return ragged_count(fields.first(k));
 }
 
 CUOTA_INLINE field const& slot_contents::field_at(std::size_t k, char const* what, place where) const {
-    if (k >= fields.size()) throw_misuse(where, "field {} of {} that has {}", {k, what, fields.size()});
+    if (k >= fields.size())
+        throw_misuse(where, "field index {} is out of range: {} has {}", {k, what, fields.size()});
     return fields[k];
 }
 

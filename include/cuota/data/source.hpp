@@ -123,11 +123,11 @@ template <class Rows>
 std::string room_complaint(std::span<field const> fields, std::size_t samples, Rows rows,
                            std::span<std::span<std::byte> const> out) {
     if (out.size() != fields.size())
-        return message("it has {}; a gather gave room for {}",
+        return message("gather: the source has {}, the output {}",
                        {counted(fields.size(), "fields"), out.size()});
     for (std::size_t k = 0; k != fields.size(); ++k)
         if (auto const wanted = checked_mul(fields[k].bytes(), rows(k)); wanted != out[k].size())
-            return message("{} of {} take {}; a gather gave room for {}",
+            return message("gather: {} of {} take {}, the output has {}",
                            {counted(samples, "samples"), field_text(fields[k]),
                             counted(wanted.value_or(unlimited), "bytes"), out[k].size()});
     return {};
@@ -158,15 +158,15 @@ void check_lengths(S const& from, std::size_t k, std::span<std::uint64_t const> 
     std::span<field const> const fields = from.fields();
     std::string complaint;
     if (k >= fields.size() || !fields[k].is_ragged)
-        complaint = "the lengths of its field " + std::to_string(k) + " were asked for, which is not ragged";
+        complaint = "cannot return lengths: field " + std::to_string(k) + " is not ragged";
     else if (out.size() != samples.size())
-        complaint = "the lengths of " + counted(samples.size(), "samples") +
-                    " were asked for, with room for " + std::to_string(out.size());
+        complaint = "cannot return lengths of " + counted(samples.size(), "samples") + ": the output has " +
+                    std::to_string(out.size());
     std::uint64_t const size = from.size();
     for (std::uint64_t const sample : samples)
         if (complaint.empty() && sample >= size)
-            complaint = "it has " + counted(size, "samples") + "; the length of sample " +
-                        std::to_string(sample) + " was asked for";
+            complaint = "cannot return the length of sample " + std::to_string(sample) + ": the source has " +
+                        counted(size, "samples");
     if (!complaint.empty()) throw_misuse("{}: {}", {from.name(), complaint});
 }
 
@@ -224,7 +224,8 @@ CUOTA_INLINE std::uint64_t rows_of(void const* from, lengths_call ask, std::size
 }
 
 CUOTA_INLINE std::string sample_complaint(std::uint64_t size, std::uint64_t sample) {
-    return message("it has {}; a gather asked for sample {}", {counted(size, "samples"), sample});
+    return message("gather: sample {} is out of range: the source has {}",
+                   {sample, counted(size, "samples")});
 }
 
 CUOTA_INLINE std::size_t run_length(std::span<std::uint64_t const> samples) noexcept {

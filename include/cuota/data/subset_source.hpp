@@ -55,7 +55,7 @@ public:
         : whole_{std::move(whole)}, first_{first}, count_{count} {
         std::uint64_t const size = whole_.size();
         if (first > size || count > size - first)
-            detail::throw_misuse("a subset of {} from sample {} of {}, which has {}",
+            detail::throw_misuse("subset_source: {} from sample {} of {} are out of range: the source has {}",
                                  {detail::counted(count, "samples"), first, whole_.name(), size});
     }
 

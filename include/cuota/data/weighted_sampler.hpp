@@ -102,7 +102,7 @@ CUOTA_INLINE weighted_draws::weighted_draws(char const* sampler, std::uint64_t k
 
 CUOTA_INLINE void weighted_draws::check(std::uint64_t n) const {
     if (n != whole.of.size())
-        throw_misuse("a {} has {} for {}",
+        throw_misuse("{}: number of weights does not match: {} for {}",
                      {name, counted(whole.of.size(), "weights"), counted(n, "samples")});
 }
 
@@ -165,7 +165,7 @@ CUOTA_INLINE std::uint64_t weighted_shuffle_sampler::size(std::uint64_t n) const
     shared_->check(n);
     auto const zero = static_cast<std::uint64_t>(std::ranges::count(shared_->whole.of, std::uint64_t{0}));
     if (shared_->draws > n - zero)
-        detail::throw_misuse("a weighted_shuffle_sampler is to draw {}, and {} above zero",
+        detail::throw_misuse("weighted_shuffle_sampler: cannot draw {}: only {} above zero",
                              {detail::counted(shared_->draws, "samples"),
                               n - zero == 1 ? "1 weight is" : std::to_string(n - zero) + " weights are"});
     return shared_->draws;

@@ -119,7 +119,7 @@ private:
         void add(S const& next) {
             std::uint64_t const size = sources.first.size();
             if (std::uint64_t const other = next.size(); other != size)
-                detail::throw_data_error(next.name(), 0, "{}, to go with the {} of {}",
+                detail::throw_data_error(next.name(), 0, "cannot combine {} with the {} of {}",
                                          {detail::counted(other, "samples"), size, sources.first.name()});
             for (field const& f : std::span<field const>{next.fields()}) fields.push_back(f);
             name += (name.empty() ? "" : " + ") + std::string{next.name()};

@@ -34,7 +34,7 @@ template <two_phase_call Call>
 [[nodiscard]] std::size_t cub_bytes(stream_ref s, Call&& call, place where = place::here()) {
     device_scope const here{s.device()};
     std::size_t bytes = 0;
-    rt::check(call(nullptr, bytes), "CUB, asked for the size of its scratch,", where);
+    rt::check(call(nullptr, bytes), "CUB (query of the temporary storage size)", where);
     return std::max(bytes, std::size_t{1});
 }
 

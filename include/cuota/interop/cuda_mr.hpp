@@ -66,7 +66,7 @@ public:
     explicit cuda_mr(Upstream memory, tag name = {}, place where = place::here())
         : state_{shared<state>::make(std::move(memory), label{name, where})} {
         if (memory_kind const found = state_->memory.kind(); found != Kind)
-            detail::throw_misuse(where, "a cuda_mr was said to be of {}, and its resource is of {}",
+            detail::throw_misuse(where, "cuda_mr: declared as {}, but the resource provides {}",
                                  {detail::kind_name(Kind), detail::kind_name(found)});
     }
     /// Refers to the same state.

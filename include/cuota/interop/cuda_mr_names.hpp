@@ -11,7 +11,7 @@
 #if CCCL_VERSION < 3002000 && !defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
 #if CCCL_VERSION < 3001000 && (defined(_CUDA_MEMORY_RESOURCE) || defined(_CUDA__MEMORY_RESOURCE_RESOURCE_H))
 #error                                                                                                       \
-    "cuota: <cuda/memory_resource> was included before, and of this CCCL it then defines nothing: define \
+    "cuota: <cuda/memory_resource> was included before this header, and defines nothing in this CCCL version: define \
 LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE for the whole program, or include cuota's header first"
 #endif
 #define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE

@@ -72,14 +72,14 @@ struct errors_of_cuda_mr {
         } catch (out_of_memory const& refused) {
             request.refuse_as(refused);
         } catch (std::bad_alloc const& error) {
-            request.refuse(std::string{"a cuda::mr resource threw "} + error.what());
+            request.refuse(std::string{"the cuda::mr resource threw "} + error.what());
         } catch (::cuda::cuda_error const& error) {
             int const code = code_of(error);
             if (code == cudaErrorMemoryAllocation)
-                request.refuse(std::string{"a cuda::mr resource threw "} + error.what());
-            throw cuda_error{code, "a cuda::mr resource", error.what(), request.who.where};
+                request.refuse(std::string{"the cuda::mr resource threw "} + error.what());
+            throw cuda_error{code, "cuda::mr resource", error.what(), request.who.where};
         } catch (std::invalid_argument const& error) {
-            throw_misuse(request.who.where, "a cuda::mr resource refused an argument: {}", {error.what()});
+            throw_misuse(request.who.where, "cuda::mr resource: invalid argument: {}", {error.what()});
         }
     }
 };
@@ -109,7 +109,7 @@ template <class R>
 template <any_cuda_mr R, memory_kind Kind = memory_kind::device, class Errors = detail::errors_of_cuda_mr>
 class cuda_mr_upstream {
     static_assert(detail::is_told_to_be<R>(Kind),
-                  "cuda::mr resource without the properties for this kind of memory: device memory is "
+                  "the cuda::mr resource lacks the properties of this kind of memory: device memory is "
                   "device_accessible, pinned and managed memory is host_accessible, too");
 
 public:
@@ -118,7 +118,7 @@ public:
     cuda_mr_upstream(R inside, std::size_t granule, cuota::device on, place where = place::here())
         : state_{shared<state>::make(std::move(inside), granule, on)} {
         if (!is_power_of_two(granule))
-            detail::throw_misuse(where, "a granule of {} bytes is no power of two", {granule});
+            detail::throw_misuse(where, "cuda::mr resource: granule {} is not a power of two", {granule});
     }
     /// Refers to the same memory. A move copies, so a moved-from handle stays valid.
     cuda_mr_upstream(cuda_mr_upstream const&) noexcept = default;
@@ -184,14 +184,14 @@ private:
         detail::cuda_mr_request const request{bytes, granule(), who, on_device()};
         // Some resources round up without an overflow check and return too little memory.
         if (bytes > std::numeric_limits<std::size_t>::max() / 2)
-            request.refuse("no machine has that much, and a cuda::mr resource was not asked");
+            request.refuse("more than any machine has; the cuda::mr resource was not called");
         device_scope const here{state_->on};
         std::size_t const cost = round_up(bytes, granule());
         count(cost);
         try {
             rt::on_behalf_of(who.where, who.name);
             void* const p = call(state_->inside);
-            if (!p) request.refuse("a cuda::mr resource gave null");
+            if (!p) request.refuse("the cuda::mr resource returned null");
             check_place_of(p, alignment, who, undo);
             return p;
         } catch (...) {
@@ -204,9 +204,8 @@ private:
     void check_place_of(void* p, std::size_t alignment, label const& who, Give const& undo) {
         if (reinterpret_cast<std::uintptr_t>(p) % alignment == 0) return;
         undo(state_->inside, p);
-        detail::throw_misuse(who.where,
-                             "a cuda::mr resource was asked for an alignment of {} and did not honour it",
-                             {alignment});
+        detail::throw_misuse(
+            who.where, "cuda::mr resource: returned memory is not aligned to the requested {}", {alignment});
     }
     template <class Give>
     void give(void* p, std::size_t bytes, Give const& call) noexcept {

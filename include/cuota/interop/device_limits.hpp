@@ -68,16 +68,17 @@ private:
     void add(std::string_view item, std::string_view source) {
         std::size_t const equals = item.find('=');
         if (equals == std::string_view::npos) {
-            if (for_others_) refuse(item, source, "is a second limit for devices that are not named");
+            if (for_others_) refuse(item, source, "repeats the limit of all other devices");
             for_others_ = amount_of(item, item, source);
             return;
         }
         auto const ordinal = number(item.substr(0, equals));
         if (!ordinal || *ordinal > std::size_t{last_device})
-            refuse(item, source, "names no device: one from 0 to " + std::to_string(last_device));
+            refuse(item, source,
+                   "does not start with a device number from 0 to " + std::to_string(last_device));
         if (!by_device_.emplace(static_cast<int>(*ordinal), amount_of(item.substr(equals + 1), item, source))
                  .second)
-            refuse(item, source, "is a second limit for that device");
+            refuse(item, source, "repeats the limit of this device");
     }
 
     [[nodiscard]] static amount amount_of(std::string_view text, std::string_view item,
@@ -91,7 +92,7 @@ private:
         auto const bytes = count && scale ? checked_mul(*count, *scale) : std::nullopt;
         if (!bytes || *bytes == 0)
             refuse(item, source,
-                   "is no limit: one is as 6GiB, 512MiB, 65536, 80% (of 1 to 100) or unlimited, and not 0");
+                   "is not a limit; write 6GiB, 512MiB, 65536, 80% (1 to 100) or unlimited, and not 0");
         return {*bytes, 0};
     }
     [[nodiscard]] static std::optional<std::size_t> scale_of(std::string_view unit) noexcept {

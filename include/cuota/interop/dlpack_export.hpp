@@ -80,8 +80,8 @@ public:
     /// read-only. Throws: misuse for a read-only tensor; std::bad_alloc. Unchanged on failure.
     [[nodiscard]] dlpack::old_managed_tensor* release_old(place where = place::here()) && {
         if (is_read_only())
-            detail::throw_misuse(
-                where, "a read-only tensor for a consumer of DLPack before 1.0, which would write to it");
+            detail::throw_misuse(where, "dlpack_tensor: cannot export a read-only tensor to a consumer of "
+                                        "DLPack before 1.0, which could write to it");
         auto made = std::make_unique<dlpack::old_managed_tensor>();
         made->dl_tensor = owned_->dl_tensor;
         made->manager_ctx = owned_.release();
@@ -131,7 +131,7 @@ template <class T, class Kept>
 [[nodiscard]] std::unique_ptr<dlpack_holder<Kept>> holder_of(dlpack_shape const& shape, std::size_t count,
                                                              place where) {
     if (shape.count() != count)
-        detail::throw_misuse(where, "a tensor of the shape {} of {} elements", {shape.text(), count});
+        detail::throw_misuse(where, "to_dlpack: shape {} does not match {} elements", {shape.text(), count});
     auto made = std::make_unique<dlpack_holder<Kept>>();
     made->extents = shape.extents();
     made->strides.resize(made->extents.size());
@@ -188,7 +188,7 @@ template <class T>
 [[nodiscard]] dlpack_tensor shared_on_device(auto of, dlpack_shape const& shape, stream_ref consumer,
                                              place where) {
     using kept = kept_on_device<T, decltype(of)>;
-    if (!of) detail::throw_misuse(where, "a tensor of no buffer");
+    if (!of) detail::throw_misuse(where, "to_dlpack: the buffer is null");
     auto made = holder_of<T, kept>(shape, of->size(), where);
     int const ordinal = ordinal_of(*of);
     if constexpr (std::is_const_v<T>) made->kept.use.emplace(of->read(consumer, where));
@@ -274,7 +274,7 @@ template <dlpack_element T>
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<pinned_buffer<T>> of, dlpack_shape const& shape,
                                       dlpack_host called = dlpack_host::pinned, place where = place::here()) {
-    if (!of) detail::throw_misuse(where, "a tensor of no buffer");
+    if (!of) detail::throw_misuse(where, "to_dlpack: the buffer is null");
     std::span<T> const all = of->write();
     return detail::shared_on_host(std::move(of), all, shape, called, where);
 }
@@ -282,7 +282,7 @@ template <dlpack_element T>
 template <dlpack_element T>
 [[nodiscard]] dlpack_tensor to_dlpack(std::shared_ptr<pinned_buffer<T> const> of, dlpack_shape const& shape,
                                       dlpack_host called = dlpack_host::pinned, place where = place::here()) {
-    if (!of) detail::throw_misuse(where, "a tensor of no buffer");
+    if (!of) detail::throw_misuse(where, "to_dlpack: the buffer is null");
     std::span<T const> const all = of->read();
     return detail::shared_on_host(std::move(of), all, shape, called, where);
 }
@@ -295,7 +295,8 @@ template <dlpack_element T>
     if (number == -1) return std::nullopt;
     if (number <= 0)
         detail::throw_misuse(
-            where, "DLPack's stream {}: it is 1 or 2 for a default stream, a handle, or -1 for no order",
+            where,
+            "DLPack stream {} is not valid; expected 1 or 2 (default streams), a handle, or -1 (no order)",
             {number});
     return stream_ref{reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(number))};
 }

@@ -62,9 +62,9 @@ public:
 
     /// Throws: misuse for null and for another major version.
     [[nodiscard]] dlpack::tensor const& tensor(place where) const {
-        if (!owned_) detail::throw_misuse(where, "a null pointer for a DLPack tensor");
+        if (!owned_) detail::throw_misuse(where, "DLPack tensor: the pointer is null");
         if (!tensor_)
-            detail::throw_misuse(where, "a tensor of DLPack {}, and here is {}",
+            detail::throw_misuse(where, "DLPack tensor: version {} is not supported; supported: {}",
                                  {version_, dlpack::major_version});
         return *tensor_;
     }
@@ -81,17 +81,16 @@ private:
 
 /// Throws misuse; `why` is the difference between the tensor and the request.
 [[noreturn]] inline void refuse_tensor(std::string const& why, place where) {
-    detail::throw_misuse(where, "a DLPack tensor {}", {why});
+    detail::throw_misuse(where, "DLPack tensor: {}", {why});
 }
 
 /// Returns the checked extents. Throws: misuse, std::bad_alloc.
 [[nodiscard]] inline std::vector<std::int64_t> extents_of(dlpack::tensor const& t, place where) {
     if (t.ndim < 0 || (t.ndim != 0 && !t.shape))
-        refuse_tensor("of " + std::to_string(t.ndim) + " dimensions" + (t.ndim < 0 ? "" : " without a shape"),
-                      where);
+        refuse_tensor(std::to_string(t.ndim) + " dimensions" + (t.ndim < 0 ? "" : ", but no shape"), where);
     std::vector<std::int64_t> extents(t.shape, t.shape + t.ndim);
     for (std::int64_t const n : extents)
-        if (n < 0) refuse_tensor("with an extent of " + std::to_string(n), where);
+        if (n < 0) refuse_tensor("negative extent " + std::to_string(n), where);
     return extents;
 }
 
@@ -104,7 +103,7 @@ private:
     for (std::int64_t const n : extents)
         if (bytes) bytes = checked_mul(*bytes, static_cast<std::size_t>(n));
     if (!bytes || *bytes > static_cast<std::size_t>(INT64_MAX))
-        refuse_tensor("of more bytes than can be", where);
+        refuse_tensor("the size in bytes overflows std::int64_t", where);
     return *bytes / size;
 }
 
@@ -114,9 +113,9 @@ inline void check_strides(dlpack::tensor const& t, std::vector<std::int64_t> con
     std::int64_t expected = 1;
     for (std::size_t i = extents.size(); i-- != 0;) {
         if (extents[i] != 1 && t.strides[i] != expected)
-            refuse_tensor("that is not contiguous: dimension " + std::to_string(i) + " has a stride of " +
-                              std::to_string(t.strides[i]) + " elements, and " + std::to_string(expected) +
-                              " would be; make it contiguous first",
+            refuse_tensor("not contiguous: dimension " + std::to_string(i) + " has a stride of " +
+                              std::to_string(t.strides[i]) + " elements, not " + std::to_string(expected) +
+                              "; make it contiguous first",
                           where);
         expected *= extents[i];
     }
@@ -127,11 +126,11 @@ template <class T>
 [[nodiscard]] T* data_of(dlpack::tensor const& t, std::size_t count, place where) {
     if (count == 0) return nullptr;
     auto const base = reinterpret_cast<std::uintptr_t>(t.data);
-    if (base == 0) refuse_tensor("of " + std::to_string(count) + " elements at no address", where);
-    if (t.byte_offset > UINTPTR_MAX - base) refuse_tensor("whose byte_offset is beyond all addresses", where);
+    if (base == 0) refuse_tensor("the address of " + std::to_string(count) + " elements is null", where);
+    if (t.byte_offset > UINTPTR_MAX - base) refuse_tensor("byte_offset is beyond the address space", where);
     std::uintptr_t const at = base + static_cast<std::uintptr_t>(t.byte_offset);
     if (at % alignof(T) != 0)
-        refuse_tensor("whose elements are not aligned to " + std::to_string(alignof(T)) +
+        refuse_tensor("the elements are not aligned to " + std::to_string(alignof(T)) +
                           " bytes: the offset is " + std::to_string(t.byte_offset),
                       where);
     return reinterpret_cast<T*>(at);
@@ -146,7 +145,7 @@ public:
         dlpack::tensor const& t = owner_.tensor(where);
         check_type(t.dtype, where);
         if (owner_.is_read_only() && !std::is_const_v<T>)
-            refuse_tensor("that is read-only, to write to: ask for elements that are const", where);
+            refuse_tensor("read-only; use const elements", where);
         extents_ = extents_of(t, where);
         count_ = count_of(extents_, sizeof(T), where);
         if (count_ != 0) check_strides(t, extents_, where);
@@ -167,7 +166,7 @@ private:
     static void check_type(dlpack::data_type is, place where) {
         constexpr dlpack::data_type wanted = dlpack_type_of<std::remove_const_t<T>>::value;
         if (!is_same_type(is, wanted))
-            refuse_tensor("of " + type_text(is) + ", and " + type_text(wanted) + " was asked for", where);
+            refuse_tensor("the element type is " + type_text(is) + ", not " + type_text(wanted), where);
     }
 
     dlpack_owner owner_;
@@ -319,8 +318,8 @@ template <class T, class Managed>
     bool const is_here = type == dlpack::place_of::cuda_managed ||
                          (type == dlpack::place_of::cuda && at.device_id == wanted.ordinal());
     if (!is_here)
-        detail::refuse_tensor("in " + detail::place_text(at) + ", and CUDA device " +
-                                  std::to_string(wanted.ordinal()) + " was asked for",
+        detail::refuse_tensor("in " + detail::place_text(at) + ", not on CUDA device " +
+                                  std::to_string(wanted.ordinal()),
                               where);
     return {std::move(typed), ready_on, producer};
 }
@@ -335,7 +334,7 @@ template <class T, class Managed>
     auto const type = static_cast<dlpack::place_of>(at.device_type);
     if (type != dlpack::place_of::cpu && type != dlpack::place_of::cuda_host &&
         type != dlpack::place_of::cuda_managed)
-        detail::refuse_tensor("in " + detail::place_text(at) + ", and host memory was asked for", where);
+        detail::refuse_tensor("in " + detail::place_text(at) + ", not in host memory", where);
     return foreign_host_buffer<T>{std::move(typed)};
 }
 

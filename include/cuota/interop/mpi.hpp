@@ -55,7 +55,7 @@ public:
     explicit mpi_ranks(MPI_Comm of, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                        place where = place::here()) {
         if (deadline <= std::chrono::nanoseconds::zero())
-            detail::throw_misuse(where, "mpi_ranks: a deadline that is over before anybody can come");
+            detail::throw_misuse(where, "mpi_ranks: the deadline must be positive");
         line_ = std::make_shared<detail::mpi_line>(of, deadline, where);
         has_joined_ = std::make_shared<bool>(false);
     }
@@ -122,7 +122,7 @@ public:
         line().check_open();
         if (elements.size() > INT_MAX || scratch_memory.size() < scratch(elements.size()))
             detail::throw_misuse(
-                "mpi_sums: a sum of {} floats with {} beside them",
+                "mpi_sums: cannot sum {} floats with a scratch of {} floats",
                 {detail::as_count(elements.size()), detail::as_count(scratch_memory.size())});
         line_->listen();
         open_.emplace_back(line_, begun_, elements, scratch_memory, std::move(owner));
@@ -141,7 +141,7 @@ public:
         line().listen();
         if (!open_.empty() && detail::mpi_line::clock::now() >= open_.front().end() &&
             !is_over(begun_ - open_.size()))
-            line_->give_up(open_.front().missing(), "its part of a sum did not come in time");
+            line_->give_up(open_.front().missing(), "did not contribute to a sum before the deadline");
     }
 
 private:

@@ -33,7 +33,7 @@ class CUOTA_PROCESS_TYPE mpi_error : public std::runtime_error {
 public:
     /// `call` is the MPI function, `why` MPI's text for the code.
     mpi_error(int code, std::string const& call, std::string const& why, place where = {})
-        : std::runtime_error{"cuota::mpi_error: " + call + " failed with " + why + suffix(where)},
+        : std::runtime_error{"cuota::mpi_error: " + call + " failed: " + why + suffix(where)},
           code_{code},
           call_{std::make_shared<std::string const>(call)} {}
 
@@ -87,8 +87,9 @@ inline void mpi_check_running(place where) {
     int level = MPI_THREAD_SINGLE;
     mpi_check(MPI_Query_thread(&level), "MPI_Query_thread", where);
     if (level == MPI_THREAD_SINGLE)
-        throw_misuse(where, "MPI was started for a program of one thread, and CUDA and loaders have others: "
-                            "MPI_Init_thread with MPI_THREAD_FUNNELED, or more");
+        throw_misuse(where,
+                     "MPI was initialised with MPI_THREAD_SINGLE; cuota needs MPI_THREAD_FUNNELED or higher "
+                     "(MPI_Init_thread)");
 }
 
 /// Throws: misuse in a forked child, and on a thread that may not call MPI: below MPI_THREAD_SERIALIZED, any but the one that initialized
@@ -102,8 +103,8 @@ inline void mpi_check_thread(place where = {}) {
     if (level >= MPI_THREAD_SERIALIZED) return;
     mpi_check(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main", where);
     if (is_main == 0)
-        throw_misuse(where, "MPI was called on another thread than the one that started it, which "
-                            "MPI_THREAD_FUNNELED does not allow: start it with MPI_THREAD_SERIALIZED");
+        throw_misuse(where, "MPI was called on a thread other than the one that initialised it, which "
+                            "MPI_THREAD_FUNNELED does not allow; initialise it with MPI_THREAD_SERIALIZED");
 }
 
 /// Pending operations and the memory that MPI accesses for them.

@@ -62,7 +62,7 @@ public:
     void gather(std::span<std::uint64_t const> mine, std::span<std::uint64_t> all) {
         check_open();
         say(words_of(mine));
-        wait_for_each("it did not come in time", [](peer const& p) { return !p.said.empty(); });
+        wait_for_each("timed out", [](peer const& p) { return !p.said.empty(); });
         std::vector<std::vector<std::uint64_t>> heard(ranks());
         for (std::size_t r = 0; r != ranks(); ++r)
             if (r == rank_) heard[r].assign(mine.begin(), mine.end());
@@ -71,7 +71,7 @@ public:
         for (std::size_t r = 0; r != ranks(); ++r) {
             if (heard[r].size() != mine.size())
                 throw_misuse(
-                    "mpi_ranks: rank {} says {} words, and rank {} {}",
+                    "mpi_ranks: rank {} sent {} words, rank {} sent {}; all ranks must make the same calls",
                     {as_count(r), as_count(heard[r].size()), as_count(rank_), as_count(mine.size())});
             std::ranges::copy(heard[r], all.begin() + static_cast<std::ptrdiff_t>(r * mine.size()));
         }
@@ -93,11 +93,13 @@ public:
         check_open();
         throw_if_gone();
         is_closing_ = true;
-        say(notice_of({rank_, "it has closed the group"}, true));
-        wait_for_each("it has not closed the group in time", [](peer const& p) { return p.has_closed; });
+        say(notice_of({rank_, "closed the group"}, true));
+        wait_for_each("did not close the group before the deadline",
+                      [](peer const& p) { return p.has_closed; });
         auto const end = clock::now() + deadline_;
         for (poll_pause pause; !are_sent(); pause())
-            if (clock::now() >= end) give_up(first_unreached(), "what was sent to it did not arrive in time");
+            if (clock::now() >= end)
+                give_up(first_unreached(), "did not receive its messages before the deadline");
         is_closed_ = true;
         mpi_check(MPI_Comm_free(line_.get()), "MPI_Comm_free");
     }
@@ -196,7 +198,7 @@ private:
             if (r == rank_) continue;
             int const code = MPI_Isend(words->data(), static_cast<int>(words->size()), MPI_UINT64_T,
                                        static_cast<int>(r), tag, *line_, &sends_.back()->all[r]);
-            if (code != MPI_SUCCESS) note_gone({r, "it cannot be reached: " + mpi_text(code)});
+            if (code != MPI_SUCCESS) note_gone({r, "cannot be reached: " + mpi_text(code)});
         }
     }
     [[nodiscard]] bool are_sent() {
@@ -258,8 +260,8 @@ private:
         for (poll_pause pause; !made->are_over(); pause())
             if (clock::now() >= end)
                 throw mpi_error{MPI_ERR_PENDING, "MPI_Comm_idup",
-                                "a deadline that was over: some of " + count_text(ranks()) +
-                                    " ranks have not made their mpi_ranks in time",
+                                "timed out: at least one of " + count_text(ranks()) +
+                                    " ranks did not construct its mpi_ranks",
                                 where};
         mpi_check(MPI_Comm_set_errhandler(*line_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", where);
     }

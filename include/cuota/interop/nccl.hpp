@@ -36,7 +36,7 @@ class CUOTA_PROCESS_TYPE nccl_error : public std::runtime_error {
 public:
     /// `call` is the NCCL function, `why` NCCL's text for the code.
     nccl_error(ncclResult_t code, std::string const& call, std::string const& why, place where = {})
-        : std::runtime_error{"cuota::nccl_error: " + call + " failed with " + why + suffix(where)},
+        : std::runtime_error{"cuota::nccl_error: " + call + " failed: " + why + suffix(where)},
           code_{code},
           call_{std::make_shared<std::string const>(call)} {}
 
@@ -125,8 +125,8 @@ public:
     }
     [[noreturn]] void give_up(char const* call, place where = {}) const {
         throw nccl_error{ncclInProgress, call,
-                         "a deadline that was over: one of " + count_text(ranks_) +
-                             " ranks has not come to it, which rank " + count_text(rank_) + " waits for",
+                         "timed out (rank " + count_text(rank_) + " waited): at least one of " +
+                             count_text(ranks_) + " ranks did not enter the call",
                          where};
     }
 
@@ -140,7 +140,7 @@ private:
     [[nodiscard]] static ncclUniqueId shared_id(agreement& ranks, place where) {
         constexpr std::size_t words = NCCL_UNIQUE_ID_BYTES / sizeof(std::uint64_t);
         auto const mine = all_or_none(
-            ranks, "an identity of NCCL",
+            ranks, "NCCL unique id",
             [&] {
                 ncclUniqueId made{};
                 if (ranks.rank() == 0)
@@ -151,7 +151,7 @@ private:
             where);
         std::array<std::uint64_t, words> shared{};
         for (std::size_t i = 0; i != words; ++i)
-            shared[i] = ranks.values(mine[i], "an identity of NCCL", where).front();
+            shared[i] = ranks.values(mine[i], "NCCL unique id", where).front();
         return std::bit_cast<ncclUniqueId>(shared);
     }
 
@@ -185,7 +185,7 @@ public:
     explicit nccl_sums(agreement& ranks, std::chrono::nanoseconds deadline = std::chrono::minutes{10},
                        place where = place::here()) {
         if (deadline <= std::chrono::nanoseconds::zero())
-            detail::throw_misuse(where, "nccl_sums: a deadline that is over before anybody can come");
+            detail::throw_misuse(where, "nccl_sums: the deadline must be positive");
         // A nearly unlimited deadline would overflow as a time point.
         constexpr std::chrono::nanoseconds a_year = std::chrono::hours{24 * 365};
         comm_ =
@@ -205,7 +205,7 @@ public:
     std::uint64_t begin(std::span<float> elements, std::span<float>, std::shared_ptr<void const> owner,
                         stream_ref s) {
         expect_usable();
-        if (is_starting_) detail::throw_misuse("nccl_sums: a sum was begun while another one starts");
+        if (is_starting_) detail::throw_misuse("nccl_sums: cannot start a sum while another one is starting");
         open_.push_back({s, std::move(owner), clock::now(), {}});
         run_or_abort([&] {
             comm_->check(ncclAllReduce(elements.data(), elements.data(), elements.size(), ncclFloat, ncclSum,
@@ -256,7 +256,7 @@ private:
     template <class Call>
     void run_or_abort(Call what) {
         expect_usable();
-        if (!comm().get()) detail::throw_misuse("nccl_sums: used after it had failed");
+        if (!comm().get()) detail::throw_misuse("nccl_sums: used after a failure");
         try {
             what();
         } catch (...) {

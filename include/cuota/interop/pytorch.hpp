@@ -133,7 +133,7 @@ public:
     /// Sets a device's limit to a share (0 to 1) of its memory. Throws: misuse, cuda_error; unchanged on failure.
     void set_share(int device, double share) {
         if (!(share >= 0.0 && share <= 1.0))
-            detail::throw_misuse("a share of {} is not between 0 and 1", {share});
+            detail::throw_misuse("set_share: {} is out of range [0, 1]", {share});
         detail::pytorch_device& one = at(device);
         std::size_t const total = one.where().memory().total;
         one.set_limit(std::min(total, static_cast<std::size_t>(share * static_cast<double>(total))));
@@ -155,7 +155,7 @@ public:
         for_each([&](detail::pytorch_device& one) {
             all += (all.empty() ? "" : "\n\n") + summary(snapshot_of(one.account(), snapshot_detail::totals));
         });
-        return all.empty() ? "nothing was asked of any device" : all;
+        return all.empty() ? "no allocations on any device" : all;
     }
     /// Returns a JSON list with the summary_json of each device. Throws: std::bad_alloc.
     [[nodiscard]] std::string summary_as_json() {
@@ -169,7 +169,7 @@ public:
     /// Starts recording the last events of all devices, for `recorded`. Throws: misuse if already recording; as `recorder`.
     void record(recorder_options wanted = {}) {
         detail::region_lock const lock{opening()};
-        if (recorder_) detail::throw_misuse("PyTorch's memory is recorded already");
+        if (recorder_) detail::throw_misuse("PyTorch's memory is already being recorded");
         recorder fresh{wanted};
         for_each([&](detail::pytorch_device& one) { fresh.watch(one.account()); });
         recorder_.emplace(std::move(fresh));
@@ -177,7 +177,7 @@ public:
     /// Returns the events, for write_timeline and write_memory_viz. Throws: misuse if not recording; std::bad_alloc.
     [[nodiscard]] recording recorded() {
         detail::region_lock const lock{opening()};
-        if (!recorder_) detail::throw_misuse("PyTorch's memory is not recorded");
+        if (!recorder_) detail::throw_misuse("PyTorch's memory is not being recorded");
         return recorder_->read();
     }
 
@@ -239,7 +239,8 @@ private:
 
     [[nodiscard]] std::atomic<detail::pytorch_device*>& place_of(int ordinal) {
         if (ordinal < 0 || ordinal >= most_devices)
-            detail::throw_misuse("PyTorch named device {}: there are at most {}", {ordinal, most_devices});
+            detail::throw_misuse("PyTorch: device {} is out of range: at most {} are supported",
+                                 {ordinal, most_devices});
         return devices_[static_cast<std::size_t>(ordinal)];
     }
     [[nodiscard]] detail::pytorch_device& at(int ordinal) {
@@ -250,13 +251,14 @@ private:
     [[nodiscard]] detail::pytorch_device& opened(int ordinal) {
         if (auto* const made = place_of(ordinal).load(std::memory_order_acquire)) [[likely]]
             return *made;
-        detail::throw_misuse("deallocate of memory of device {}, where none was allocated", {ordinal});
+        detail::throw_misuse("PyTorch: deallocate on device {}, where nothing was allocated", {ordinal});
     }
     [[nodiscard]] detail::pytorch_device& open(int ordinal) {
         detail::region_lock const lock{opening()};
         if (auto* const made = place_of(ordinal).load(std::memory_order_relaxed)) return *made;
         if (int const count = device::count(); ordinal >= count)
-            detail::throw_misuse("PyTorch named device {}: there are {}", {ordinal, count});
+            detail::throw_misuse("PyTorch: device {} is out of range: the number of devices is {}",
+                                 {ordinal, count});
         device const where{ordinal};
         device_scope const here{where};
         auto fresh = std::make_unique<detail::pytorch_device>(where, limit_of(where));

@@ -55,9 +55,9 @@ struct errors_of_rmm {
                 ours.rethrow_nested();
             } catch (...) { errors_of_cuda_mr::raise(request); }
         } catch (rmm::cuda_error const& error) {  // the code is only in its text
-            throw cuda_error{cudaErrorUnknown, "an RMM resource", error.what(), request.who.where};
+            throw cuda_error{cudaErrorUnknown, "RMM resource", error.what(), request.who.where};
         } catch (rmm::logic_error const& error) {
-            throw_misuse(request.who.where, "an RMM resource: {}", {error.what()});
+            throw_misuse(request.who.where, "RMM resource: {}", {error.what()});
         } catch (...) { errors_of_cuda_mr::raise(request); }
     }
 };

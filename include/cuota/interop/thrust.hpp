@@ -124,12 +124,14 @@ inline namespace CUOTA_THRUST {
 inline void check_that_thrust_runs(place where) {
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
     if (is_simulated())
-        throw_misuse(
-            where, "Thrust of nvcc's making runs on a GPU only, and the program is linked to the simulator");
+        throw_misuse(where, "this file was compiled by nvcc for Thrust's CUDA backend, but the program is "
+                            "linked to the simulator");
 #else
     if (!is_simulated())
-        throw_misuse(where, "compiled without nvcc, so Thrust can run on the simulator only, but the program "
-                            "is linked to the real CUDA runtime");
+        throw_misuse(
+            where,
+            "this file was compiled without nvcc, so Thrust runs on the simulator only, but the program "
+            "is linked to the real CUDA runtime");
 #endif
 }
 

@@ -84,7 +84,8 @@ namespace cuota::inline v0::inline CUOTA_THRUST {
 /// Example: examples/one_budget.cpp
 template <class T>
 class thrust_allocator {
-    static_assert(std::is_trivially_destructible_v<T>, "a container's end runs no kernel, which could fail");
+    static_assert(std::is_trivially_destructible_v<T>,
+                  "destroying a container runs no kernel, which could fail");
     static_assert(alignof(T) <= default_alignment);
 
 public:
@@ -110,8 +111,8 @@ public:
     thrust_allocator(stream_ref s, any_resource memory, tag name = "thrust", place where = place::here())
         : stream_{s}, memory_{std::move(memory)}, name_{name}, where_{where} {
         if (memory_.kind() == memory_kind::pinned)
-            detail::throw_misuse(
-                where, "thrust_allocator: cannot use a resource of host memory: name one of device memory");
+            detail::throw_misuse(where, "thrust_allocator: the resource provides host memory, which kernels "
+                                        "cannot access; use device memory");
     }
     // Written out, because nvcc treats defaulted ones as host and device code.
     /// Shares the resource and the stream.

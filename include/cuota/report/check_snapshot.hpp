@@ -112,12 +112,12 @@ CUOTA_INLINE void snapshot_check::run() {
 
 CUOTA_INLINE void snapshot_check::fail(char const* kind, std::string const& name, char const* what,
                                        std::size_t is, char const* other, std::size_t should) const {
-    fail(kind, name, std::string{what} + " is " + number(is) + ", and " + other + ' ' + number(should));
+    fail(kind, name, std::string{what} + " is " + number(is) + ", but " + other + " is " + number(should));
 }
 
 CUOTA_INLINE void snapshot_check::fail(char const* kind, std::string const& name,
                                        std::string const& what) const {
-    throw_misuse(where_, "a snapshot that cannot be: {} {}: {}", {kind, as_name(name, 60), what});
+    throw_misuse(where_, "inconsistent snapshot: {} {}: {}", {kind, as_name(name, 60), what});
 }
 
 CUOTA_INLINE std::string snapshot_check::number(std::size_t n) {
@@ -142,7 +142,7 @@ CUOTA_INLINE void snapshot_check::check_budgets() const {
             fail("budget", b.name, "peak", b.peak, "held", b.held);
         // A root's limit may have been lowered: a device's follows the use by other programs.
         if (e.parent && b.held > b.limit) fail("budget", b.name, "held", b.held, "its limit", b.limit);
-        if (below[i] > b.held) fail("budget", b.name, "held", b.held, "what its children hold", below[i]);
+        if (below[i] > b.held) fail("budget", b.name, "held", b.held, "the sum of its children", below[i]);
         if (e.parent) below[*e.parent] = saturating_add(below[*e.parent], b.is_prepaid ? b.limit : b.held);
     }
 }
@@ -151,13 +151,13 @@ CUOTA_INLINE void snapshot_check::check_place_in_tree(budget_entry const& e, std
     std::string const& name = e.facts.name;
     if (e.parent && *e.parent >= i) fail("budget", name, "its parent", *e.parent, "its own index", i);
     std::size_t const depth = e.parent ? all_.budgets[*e.parent].depth + 1 : 0;
-    if (e.depth != depth) fail("budget", name, "depth", e.depth, "by its parent it has to be", depth);
+    if (e.depth != depth) fail("budget", name, "depth", e.depth, "the depth by its parent", depth);
 }
 
 CUOTA_INLINE void snapshot_check::check_budget_of(char const* kind, std::string const& name,
                                                   std::size_t budget) const {
     if (budget >= all_.budgets.size())
-        fail(kind, name, "the index of its budget", budget, "how many there are is", all_.budgets.size());
+        fail(kind, name, "the index of its budget", budget, "the number of budgets", all_.budgets.size());
 }
 
 CUOTA_INLINE void snapshot_check::check_pool(pool_facts const& p) const {
@@ -198,9 +198,9 @@ CUOTA_INLINE void snapshot_check::check_tags(pool_facts const& p) const {
         all.live += t.allocated;
         all.live_blocks += t.live_blocks;
     }
-    equal(p, "requested", p.stats.requested, "its tags'", all.requested);
-    equal(p, "allocated", p.stats.allocated, "its tags'", all.live);
-    equal(p, "live_blocks", p.stats.live_blocks, "its tags'", all.live_blocks);
+    equal(p, "requested", p.stats.requested, "the sum of its tags", all.requested);
+    equal(p, "allocated", p.stats.allocated, "the sum of its tags", all.live);
+    equal(p, "live_blocks", p.stats.live_blocks, "the sum of its tags", all.live_blocks);
 }
 
 CUOTA_INLINE void snapshot_check::check_segments(pool_facts const& p) const {
@@ -208,7 +208,7 @@ CUOTA_INLINE void snapshot_check::check_segments(pool_facts const& p) const {
     std::uint64_t end = 0;
     for (segment_facts const& s : p.segments) {
         if ((s.address < end && !is_leaving(s)) || s.size > ~s.address)
-            fail("pool", p.name, "the segment at " + at(s.address) + " is over another, or before it");
+            fail("pool", p.name, "the segment at " + at(s.address) + " overlaps another, or is out of order");
         if (!is_leaving(s)) end = s.address + s.size;
         all.size += s.size;
         add_blocks(p, s, all);
@@ -225,19 +225,19 @@ CUOTA_INLINE void snapshot_check::add_blocks(pool_facts const& p, segment_facts 
     for (block_facts const& b : s.blocks) {
         if (b.address != next || b.size == 0)
             fail("pool", p.name,
-                 "a block of " + number(b.size) + " bytes stands at " + at(b.address) +
-                     ", and the one before it ends at " + at(next));
+                 "a block of " + number(b.size) + " bytes is at " + at(b.address) +
+                     ", but the previous block ends at " + at(next));
         if (b.requested > b.size)
             fail("pool", p.name,
-                 "of the block at " + at(b.address) + " requested is " + number(b.requested) +
-                     ", and its size " + number(b.size));
+                 "the block at " + at(b.address) + " has " + number(b.requested) +
+                     " bytes requested, but its size is " + number(b.size));
         next += b.size;
         add(b, all);
     }
     if (next != s.address + s.size)
         fail("pool", p.name,
              "the segment at " + at(s.address) + " ends at " + at(s.address + s.size) +
-                 ", and its last block at " + at(next));
+                 ", but its last block ends at " + at(next));
 }
 
 CUOTA_INLINE void snapshot_check::add(block_facts const& b, sums& all) noexcept {
@@ -262,16 +262,19 @@ CUOTA_INLINE void snapshot_check::add(block_facts const& b, sums& all) noexcept 
 
 CUOTA_INLINE void snapshot_check::compare(pool_facts const& p, sums const& all) const {
     pool_stats const& s = p.stats;
-    equal(p, "requested", s.requested, "its live blocks'", all.requested);
-    equal(p, "allocated", s.allocated, "its live blocks'", all.live);
-    equal(p, "live_blocks", s.live_blocks, "how many blocks are live", all.live_blocks);
-    between(p, "active", s.active, "its live and pending blocks'", all.live + all.pending, all.leaving);
-    at_most(p, "reserved", s.reserved, "its segments'", all.size);
-    at_most(p, "its segments' bytes less what is leaving", all.size - all.leaving, "reserved", s.reserved);
-    between(p, "free_blocks", s.free_blocks, "how many blocks are free", all.free_blocks, all.leaving_blocks);
+    equal(p, "requested", s.requested, "the sum of its live blocks", all.requested);
+    equal(p, "allocated", s.allocated, "the sum of its live blocks", all.live);
+    equal(p, "live_blocks", s.live_blocks, "the number of live blocks", all.live_blocks);
+    between(p, "active", s.active, "the sum of its live and pending blocks", all.live + all.pending,
+            all.leaving);
+    at_most(p, "reserved", s.reserved, "the sum of its segments", all.size);
+    at_most(p, "the sum of its segments without released blocks", all.size - all.leaving, "reserved",
+            s.reserved);
+    between(p, "free_blocks", s.free_blocks, "the number of free blocks", all.free_blocks,
+            all.leaving_blocks);
     std::size_t const more = std::max(all.largest, all.largest_leaving) - all.largest;
-    between(p, "largest_free", s.largest_free, "the largest free block's size", all.largest, more);
-    if (all.leaving == 0) equal(p, "segments", s.segments, "how many there are", p.segments.size());
+    between(p, "largest_free", s.largest_free, "the size of the largest free block", all.largest, more);
+    if (all.leaving == 0) equal(p, "segments", s.segments, "the number of segments", p.segments.size());
 }
 
 CUOTA_INLINE void snapshot_check::between(pool_facts const& p, char const* what, std::size_t is,

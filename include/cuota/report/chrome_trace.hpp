@@ -292,7 +292,8 @@ CUOTA_INLINE void write_chrome_trace(std::ostream& to, recording const& r,
                                      chrome_trace_options const& options, place where) {
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
-            detail::throw_misuse(where, "a trace of source {}: the recording has {}", {s, r.sources.size()});
+            detail::throw_misuse(where, "source index {} is out of range: the recording has {} sources",
+                                 {s, r.sources.size()});
     detail::trace_maker{to, r, options}.run();
 }
 

@@ -113,7 +113,7 @@ CUOTA_INLINE std::string diagnosis_text(std::vector<finding> const& findings) {
     for (severity const level : {severity::problem, severity::warning, severity::note})
         if (std::size_t const count = by_level[static_cast<std::size_t>(level)]; count != 0)
             text += (text.empty() ? "" : ", ") + detail::diagnosis::counted(count, name_of(level));
-    if (text.empty()) return "nothing found";
+    if (text.empty()) return "no findings";
     for (finding const& f : findings) text += "\n  " + detail::padded(name_of(f.level), 9) + f.text;
     return text;
 }

@@ -74,10 +74,11 @@ namespace cuota::inline v0::detail::diagnosis {
 
 CUOTA_INLINE void check(diagnosis_options const& o, place where) {
     auto const is_some = [&](std::size_t count, char const* name) {
-        if (count == 0) detail::throw_misuse(where, "diagnosis_options::{} is 0", {name});
+        if (count == 0) detail::throw_misuse(where, "diagnosis_options::{} must be at least 1", {name});
     };
     auto const is_positive = [&](double share, char const* name) {
-        if (!(share >= 0)) detail::throw_misuse(where, "diagnosis_options::{} is {}", {name, share});
+        if (!(share >= 0))
+            detail::throw_misuse(where, "diagnosis_options::{} must not be negative, got {}", {name, share});
     };
     is_some(o.leak_steps, "leak_steps");
     is_some(o.churn_steps, "churn_steps");

@@ -78,15 +78,15 @@ CUOTA_INLINE std::string cuda_version_text(int version) {
 CUOTA_INLINE std::string driver_to_install(int toolkit) {
     char const* const oldest = oldest_driver_for(toolkit);
     return oldest ? "driver " + std::string{oldest} + " or newer"
-                  : "the driver that the release notes of CUDA " + cuda_version_text(toolkit) + " ask for";
+                  : "the driver that the release notes of CUDA " + cuda_version_text(toolkit) + " require";
 }
 
 CUOTA_INLINE std::string no_driver_text(environment_facts const& e) {
     std::string const built = cuda_version_text(e.cuda.built_with);
     std::string const install = "install " + driver_to_install(e.cuda.built_with);
     if (e.cuda.driver == 0)
-        return "no driver of NVIDIA's was found, and this program was built with CUDA " + built + ": " +
-               install + ", or in a container start it with the host's (--gpus all)";
+        return "no NVIDIA driver was found, and this program was built with CUDA " + built + ": " + install +
+               ", or start the container with the host's driver (--gpus all)";
     std::string const driver = cuda_version_text(e.cuda.driver);
     std::string const release = e.driver_release.empty() ? "" : ' ' + e.driver_release;
     return "the driver" + release + " supports CUDA up to " + driver + ", this program was built with " +
@@ -95,18 +95,16 @@ CUOTA_INLINE std::string no_driver_text(environment_facts const& e) {
 
 CUOTA_INLINE std::string no_device_text(environment_facts const& e) {
     if (e.limits_devices)
-        return "no device is visible, for CUDA_VISIBLE_DEVICES is \"" + printable(e.visible_devices) +
+        return "no device is visible, because CUDA_VISIBLE_DEVICES is \"" + printable(e.visible_devices) +
                "\": unset it, or name a device that nvidia-smi -L lists";
-    return "the driver is there and finds no device: see that nvidia-smi -L lists one, and that a container "
-           "is "
-           "given it (--gpus all)";
+    return "the driver is installed but finds no device: check that nvidia-smi -L lists one, and that a "
+           "container has access to it (--gpus all)";
 }
 
 CUOTA_INLINE std::string mismatch_text(environment_facts const& e) {
     return "the driver's library" + (e.driver_release.empty() ? "" : ' ' + e.driver_release) +
-           " and its kernel module are of different versions: restart the machine, as after every update of "
-           "the "
-           "driver, or in a container remove CUDA's compatibility package";
+           " and its kernel module have different versions: restart the machine, as after every update of "
+           "the driver, or remove CUDA's compatibility package from the container";
 }
 
 CUOTA_INLINE std::string trouble_text(environment_facts const& e) {
@@ -114,27 +112,24 @@ CUOTA_INLINE std::string trouble_text(environment_facts const& e) {
         case cuda_trouble::none: return {};
         case cuda_trouble::driver_missing_or_old: return no_driver_text(e);
         case cuda_trouble::driver_is_stub:
-            return "the toolkit's stub of libcuda was found in place of the driver's: take the folder "
-                   "\"stubs\" out "
-                   "of LD_LIBRARY_PATH, and install " +
-                   driver_to_install(e.cuda.built_with) + " where there is none";
+            return "the toolkit's stub of libcuda was found instead of the driver's library: remove the "
+                   "folder \"stubs\" from LD_LIBRARY_PATH, and install " +
+                   driver_to_install(e.cuda.built_with) + " if none is installed";
         case cuda_trouble::no_device: return no_device_text(e);
         case cuda_trouble::library_mismatch: return mismatch_text(e);
         case cuda_trouble::no_forward_compatibility:
-            return "CUDA's compatibility package is installed, and this device does not support it: remove "
-                   "the "
-                   "package and install " +
+            return "CUDA's compatibility package is installed, but this device does not support it: remove "
+                   "the package and install " +
                    driver_to_install(e.cuda.built_with);
         case cuda_trouble::not_ready:
-            return "the machine's services for its devices do not run: start nvidia-fabricmanager, of the "
-                   "same "
+            return "the services for the devices are not running: start nvidia-fabricmanager, in the same "
                    "version as the driver, and wait until it is ready";
         case cuda_trouble::not_permitted:
-            return "this user may not use the devices: give it access to /dev/nvidia*";
+            return "no permission to use the devices: grant this user access to /dev/nvidia*";
         case cuda_trouble::other: break;
     }
-    return "CUDA does not start, for " + e.cuda.error +
-           ": see whether nvidia-smi works, and restart the machine if the driver was updated";
+    return "CUDA does not start: " + e.cuda.error +
+           ": check that nvidia-smi works, and restart the machine if the driver was updated";
 }
 
 }  // namespace cuota::inline v0::detail
@@ -157,8 +152,8 @@ CUOTA_INLINE std::optional<std::string> environment_facts::complaint() const {
     if (std::string const trouble = detail::trouble_text(*this); !trouble.empty()) return trouble;
     if (cuda.runtime == 0 || cuda.runtime / 1000 == cuda.built_with / 1000) return std::nullopt;
     return "this program was built with CUDA " + detail::cuda_version_text(cuda.built_with) +
-           " and runs with the library of " + detail::cuda_version_text(cuda.runtime) +
-           ": let LD_LIBRARY_PATH lead to libcudart.so." + std::to_string(cuda.built_with / 1000);
+           " but runs with the library of " + detail::cuda_version_text(cuda.runtime) +
+           ": make LD_LIBRARY_PATH lead to libcudart.so." + std::to_string(cuda.built_with / 1000);
 }
 
 CUOTA_INLINE std::string environment_facts::text() const {

@@ -170,7 +170,8 @@ CUOTA_INLINE ring_reading event_ring::read(std::uint64_t from, std::uint64_t up_
 
 CUOTA_INLINE std::size_t event_ring::checked(std::size_t capacity, place where) {
     if (capacity == 0 || capacity > most)
-        throw_misuse(where, "a ring of {} events: it can have 1 to {}", {as_count(capacity), as_count(most)});
+        throw_misuse(where, "recorder: the number of events must be from 1 to {}, got {}",
+                     {as_count(most), as_count(capacity)});
     return std::bit_ceil(capacity);
 }
 

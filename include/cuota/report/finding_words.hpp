@@ -53,7 +53,7 @@ CUOTA_INLINE std::string counted(std::uint64_t count, char const* what) {
 }
 
 CUOTA_INLINE std::string words_for(tag name) {
-    return name.is_empty() ? "what has no tag" : shown(name.text(), 40);
+    return name.is_empty() ? "untagged memory" : shown(name.text(), 40);
 }
 
 CUOTA_INLINE std::string words_for(tag name, place where) {

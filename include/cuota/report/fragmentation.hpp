@@ -251,17 +251,18 @@ CUOTA_INLINE void find_fragmentation(pool_facts const& p, diagnosis_options cons
     free_window const& shown_one = is_cheap ? free.best : free.fullest;
     finding f{finding_kind::fragmentation, severity::warning};
     f.text = "fragmentation of " + words_for("pool", p.name) + ": " + bytes_text(free.stuck) +
-             " lie free, the largest piece " + bytes_text(free.largest);
+             " are free, the largest piece is " + bytes_text(free.largest);
     if (shown_one.blocks != 0) {
         window_holders const who{shown_one};
         f.name = who.groups.front().name;
         f.where = who.groups.front().where;
-        f.text += is_cheap ? "; without " + words_for(shown_one, who) + ' ' + bytes_text(shown_one.live) +
-                                 ", " + bytes_text(shown_one.piece()) + " would be one piece"
-                           : "; in one segment " + words_for(shown_one, who) + ' ' +
-                                 bytes_text(shown_one.live) + ", lie between " + bytes_text(shown_one.free);
+        f.text += is_cheap
+                      ? "; without " + words_for(shown_one, who) + ' ' + bytes_text(shown_one.live) + ", " +
+                            bytes_text(shown_one.piece()) + " would be contiguous"
+                      : "; in one segment, " + words_for(shown_one, who) + ' ' + bytes_text(shown_one.live) +
+                            ", separate " + bytes_text(shown_one.free) + " of free memory";
         if (who.strayed() * 2 > shown_one.blocks)
-            f.text += "; they outlive their steps: take them from persistent()";
+            f.text += "; they outlive their steps: allocate them from persistent()";
     }
     f.bytes = free.stuck;
     f.whose = p.name;

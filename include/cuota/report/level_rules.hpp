@@ -157,10 +157,10 @@ CUOTA_INLINE void find_idle(recording const& r, step_account const& steps, diagn
         auto const idle = static_cast<std::size_t>(seen.least_reserved - used);
         if (idle < o.idle_bytes || !is_share(idle, o.idle_share, reserved)) continue;
         finding f{finding_kind::idle, severity::warning};
-        f.text = words_for(source) + " keeps " + bytes_text(idle) + " that nothing has used in the last " +
+        f.text = words_for(source) + " holds " + bytes_text(idle) + " that were not used in the last " +
                  (o.idle_steps == 1 ? "step" : counted(o.idle_steps, "step")) + " (" + bytes_text(reserved) +
                  " reserved, at most " + bytes_text(static_cast<std::size_t>(used)) +
-                 " in use): trim it, or give it a release_threshold";
+                 " in use): trim it or set a release_threshold";
         f.bytes = idle;
         f.whose = source.name;
         f.of = reserved;
@@ -181,7 +181,7 @@ CUOTA_INLINE std::string words_for(refused_requests const& seen, std::string con
                                    std::string const& top, std::size_t top_count) {
     std::string text = whose + " refused " + counted(seen.count, "request");
     text += seen.most_missing != 0
-                ? ", and lacked " + bytes_text(seen.most_missing) + (seen.count == 1 ? "" : " at most")
+                ? ", short by " + bytes_text(seen.most_missing) + (seen.count == 1 ? "" : " at most")
                 : " of " + bytes_text(seen.most_asked) + (seen.count == 1 ? "" : " at most");
     text += "; " +
             (top_count == seen.count ? std::string{seen.count == 1 ? "" : "all "}
@@ -190,9 +190,9 @@ CUOTA_INLINE std::string words_for(refused_requests const& seen, std::string con
     if (seen.free_in_pools == 0) return text;
     return text + "; " +
            (seen.free_in_pools == seen.count
-                ? std::string{seen.count == 1 ? "then" : "each time"}
+                ? std::string{seen.count == 1 ? "at that time" : "each time"}
                 : count_text(seen.free_in_pools) + (seen.free_in_pools == 1 ? " time" : " times")) +
-           " its pools had as much free, in pieces or not finished";
+           " its pools had that much free, fragmented or pending";
 }
 
 CUOTA_INLINE void find_refusals(recording const& r, std::vector<finding>& to) {

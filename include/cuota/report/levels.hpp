@@ -342,7 +342,8 @@ namespace cuota::inline v0 {
 CUOTA_INLINE levels levels_of(recording const& r, levels_options const& options, place where) {
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
-            detail::throw_misuse(where, "levels of source {}: the recording has {}", {s, r.sources.size()});
+            detail::throw_misuse(where, "source index {} is out of range: the recording has {} sources",
+                                 {s, r.sources.size()});
     return detail::level_maker{r, options}.run();
 }
 
@@ -383,7 +384,8 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE std::vector<level_point> downsample(std::span<level_point const> points, std::size_t n,
                                                  place where) {
-    if (n < 4) detail::throw_misuse(where, "downsample to {} points: 4 at least", {n});
+    if (n < 4)
+        detail::throw_misuse(where, "downsample: the number of points must be at least 4, got {}", {n});
     if (points.size() <= n) return {points.begin(), points.end()};
     return detail::thinned(points, n / 4);
 }

@@ -130,9 +130,9 @@ CUOTA_INLINE std::vector<recorded_lifetime> lifetime_finder::run() {
 
 CUOTA_INLINE void lifetime_finder::check_source() const {
     if (options_.step && !options_.source)
-        throw_misuse(where_, "lifetimes of step {} of no source: name the pool", {*options_.step});
+        throw_misuse(where_, "lifetimes of step {}: the source is not set; name the pool", {*options_.step});
     if (options_.source && *options_.source >= all_.sources.size())
-        throw_misuse(where_, "lifetimes of source {}: the recording has {}",
+        throw_misuse(where_, "source index {} is out of range: the recording has {} sources",
                      {*options_.source, all_.sources.size()});
 }
 
@@ -164,7 +164,7 @@ CUOTA_INLINE void lifetime_finder::end(memory_event const& e, std::uint64_t now)
 
 CUOTA_INLINE auto lifetime_finder::chosen_step() const -> span {
     if (*options_.step >= steps_.size())
-        throw_misuse(where_, "lifetimes of step {} of {}: the recording has {} that begin and end in it",
+        throw_misuse(where_, "step index {} of {} is out of range: the recording has {} complete steps",
                      {*options_.step, all_.sources[*options_.source].name, steps_.size()});
     return steps_[*options_.step];
 }
@@ -215,7 +215,7 @@ CUOTA_INLINE void write_lifetimes_csv(std::ostream& to, recording const& r,
     for (detail::recorded_lifetime const& l : detail::lifetime_finder{r, options, where}.run())
         csv += detail::csv_line(r, l, id++, options.with_facts);
     if (!to.write(csv.data(), static_cast<std::streamsize>(csv.size())).flush())
-        detail::throw_data_error("lifetimes CSV", 0, "the stream took not all of its {} bytes", {csv.size()});
+        detail::throw_data_error("lifetimes CSV", 0, "writing {} bytes failed", {csv.size()});
 }
 
 }  // namespace cuota::inline v0

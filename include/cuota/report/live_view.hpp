@@ -180,9 +180,8 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE live_view::live_view(std::FILE* to, snapshots take, live_view_options how, place where)
     : live_view{to, how} {
-    if (!take) detail::throw_misuse(where, "a live view without a callback that takes snapshots");
-    if (how.interval.count() <= 0)
-        detail::throw_misuse(where, "a live view with an interval that is not above 0");
+    if (!take) detail::throw_misuse(where, "live_view: the callback that takes snapshots is empty");
+    if (how.interval.count() <= 0) detail::throw_misuse(where, "live_view: the interval must be positive");
     if (!is_quiet()) thread_ = std::thread{[this, ask = std::move(take)] { run(ask); }};
 }
 
@@ -241,7 +240,7 @@ CUOTA_INLINE std::string live_view::curves(memory_snapshot const& all) {
         text += '\n' + detail::screen::left(detail::screen::fitted(b.name, 29), 30) + '[' +
                 r.held.text(b.limit, how_.summary.utf8) + ']';
     }
-    return text.empty() ? text : "\n\nheld, the last times" + text;
+    return text.empty() ? text : "\n\nheld over time" + text;
 }
 
 CUOTA_INLINE void live_view::write(std::string const& text) noexcept {

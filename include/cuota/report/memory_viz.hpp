@@ -82,13 +82,13 @@ CUOTA_INLINE memory_viz_plan plan_memory_viz(recording const& r, memory_viz_opti
     constexpr int most_devices = 1024;  // the viewer gets a list for each, used or not
     auto const check_device = [&](int device) {
         if (device < 0 || device >= most_devices)
-            throw_misuse(where, "a memory_viz snapshot with device {}: from 0 to {}",
+            throw_misuse(where, "memory_viz snapshot: device {} is out of range [0, {}]",
                          {device, most_devices - 1});
     };
     check_device(options.elsewhere);
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
-            throw_misuse(where, "a memory_viz snapshot of source {}: the recording has {}",
+            throw_misuse(where, "source index {} is out of range: the recording has {} sources",
                          {s, r.sources.size()});
     for (event_source const& s : r.sources)
         if (s.device) check_device(*s.device);

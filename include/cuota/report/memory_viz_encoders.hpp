@@ -120,7 +120,7 @@ CUOTA_INLINE void memory_viz_output::write() {
 }
 
 CUOTA_INLINE void memory_viz_output::fail() const {
-    throw_data_error("memory_viz snapshot", 0, "the stream takes no more after {}", {as_bytes(written_)});
+    throw_data_error("memory_viz snapshot", 0, "writing failed after {}", {as_bytes(written_)});
 }
 
 CUOTA_INLINE void memory_viz_json::key(std::string_view name) {

@@ -50,7 +50,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE std::string other_programs_text(nvml_answer<std::vector<nvml_process>> const& all,
                                              std::size_t most) {
-    if (!all) return "other programs not known: " + detail::printable(all.why_not());
+    if (!all) return "other programs unknown: " + detail::printable(all.why_not());
     std::string list;
     std::size_t sum = 0, others = 0;
     bool is_whole = true;

@@ -75,23 +75,23 @@ struct pool_metric {
     pool_figure figure;
 };
 inline constexpr std::array<pool_metric, 12> pool_gauges{{
-    {"requested_bytes", "Live, as asked for.", &pool_stats::requested},
-    {"allocated_bytes", "Live, rounded up to the granule of the pool.", &pool_stats::allocated},
-    {"active_bytes", "Live, or free and perhaps still in use by enqueued work.", &pool_stats::active},
-    {"reserved_bytes", "Pages and segments taken of the device, and not given back.", &pool_stats::reserved},
-    {"requested_peak_bytes", "The most that was live at once, as asked for.", &pool_stats::peak_requested},
-    {"allocated_peak_bytes", "The most that was live at once, rounded up.", &pool_stats::peak_allocated},
-    {"active_peak_bytes", "The most that was active at once, as far as seen.", &pool_stats::peak_active},
-    {"reserved_peak_bytes", "The most that was reserved at once.", &pool_stats::peak_reserved},
-    {"largest_free_bytes", "The largest free block.", &pool_stats::largest_free},
-    {"segments", "Segments of a source, and runs of pages side by side.", &pool_stats::segments},
-    {"live_blocks", "Blocks that somebody has.", &pool_stats::live_blocks},
-    {"free_blocks", "Blocks that nobody has.", &pool_stats::free_blocks},
+    {"requested_bytes", "Live bytes, as requested.", &pool_stats::requested},
+    {"allocated_bytes", "Live bytes, rounded up to the granule of the pool.", &pool_stats::allocated},
+    {"active_bytes", "Live bytes, and freed bytes that enqueued work may still use.", &pool_stats::active},
+    {"reserved_bytes", "Bytes of pages and segments allocated from the device.", &pool_stats::reserved},
+    {"requested_peak_bytes", "Peak of requested bytes.", &pool_stats::peak_requested},
+    {"allocated_peak_bytes", "Peak of allocated bytes.", &pool_stats::peak_allocated},
+    {"active_peak_bytes", "Peak of active bytes, as far as observed.", &pool_stats::peak_active},
+    {"reserved_peak_bytes", "Peak of reserved bytes.", &pool_stats::peak_reserved},
+    {"largest_free_bytes", "Size of the largest free block.", &pool_stats::largest_free},
+    {"segments", "Segments, and runs of adjacent pages.", &pool_stats::segments},
+    {"live_blocks", "Allocated blocks.", &pool_stats::live_blocks},
+    {"free_blocks", "Free blocks.", &pool_stats::free_blocks},
 }};
 inline constexpr std::array<pool_metric, 2> pool_counters{{
-    {"taken_again", "Allocations that a thread had of what it gave back, without a lock.",
-     &pool_stats::taken_again},
-    {"stream_waits", "Waits put into streams to hand memory from one to another.", &pool_stats::stream_waits},
+    {"taken_again", "Allocations served from the thread's cache, without a lock.", &pool_stats::taken_again},
+    {"stream_waits", "Waits inserted into streams before memory is reused on another stream.",
+     &pool_stats::stream_waits},
 }};
 
 [[nodiscard]] char const* memory_name(memory_kind kind) noexcept;
@@ -220,7 +220,7 @@ CUOTA_INLINE prometheus_text_of::prometheus_text_of(memory_snapshot const& s, pr
 CUOTA_INLINE std::string prometheus_text_of::run() && {
     auto const since = std::chrono::duration_cast<std::chrono::seconds>(all_.taken.time_since_epoch());
     auto const seconds = static_cast<std::size_t>(since.count() > 0 ? since.count() : 0);
-    to_.gauge("cuota_snapshot_timestamp_seconds", "When the snapshot was taken, since 1970.",
+    to_.gauge("cuota_snapshot_timestamp_seconds", "Time of the snapshot, in seconds since 1970.",
               {{common_, seconds}});
     write_budgets();
     write_holders();
@@ -236,10 +236,10 @@ CUOTA_INLINE std::string prometheus_text_of::checked_labels(prometheus_options c
     std::string labels;
     for (auto const& [name, value] : how.labels) {
         if (!is_label_name(name))
-            throw_misuse("\"{}\" is no name for a label of Prometheus: letters, digits and _, no digit "
-                         "first, not __ first",
+            throw_misuse("\"{}\" is not a valid Prometheus label name: use letters, digits and _, and do not "
+                         "start with a digit or __",
                          {printable(name)});
-        if (!taken.insert(name).second) throw_misuse("two labels of Prometheus have the name \"{}\"", {name});
+        if (!taken.insert(name).second) throw_misuse("duplicate Prometheus label name \"{}\"", {name});
         labels = with_label(std::move(labels), name, prometheus_value(value));
     }
     return labels;
@@ -278,9 +278,10 @@ CUOTA_INLINE void prometheus_text_of::write_budgets() {
             found.push_back({in_budget(i), all_.budgets[i].facts.*figure});
         to_.gauge(name, help, found);
     };
-    write("cuota_budget_limit_bytes", "The most that may be held of a budget.", &budget_facts::limit);
-    write("cuota_budget_held_bytes", "What is held of a budget and of those in it.", &budget_facts::held);
-    write("cuota_budget_peak_bytes", "The most that was held of a budget at once.", &budget_facts::peak);
+    write("cuota_budget_limit_bytes", "Limit of a budget.", &budget_facts::limit);
+    write("cuota_budget_held_bytes", "Bytes charged to a budget and to those nested in it.",
+          &budget_facts::held);
+    write("cuota_budget_peak_bytes", "Peak of the bytes charged to a budget.", &budget_facts::peak);
 }
 
 CUOTA_INLINE void prometheus_text_of::write_holders() {
@@ -293,7 +294,7 @@ CUOTA_INLINE void prometheus_text_of::write_holders() {
             std::size_t& sum = sums[labels];
             sum = saturating_add(sum, held.bytes);
         }
-    to_.gauge("cuota_holder_bytes", "What is held of a budget by others than pools.",
+    to_.gauge("cuota_holder_bytes", "Bytes of a budget held by holders other than pools.",
               {sums.begin(), sums.end()});
 }
 
@@ -331,9 +332,9 @@ CUOTA_INLINE void prometheus_text_of::write_tags() {
             if (t.peak) peaks.push_back({labels, *t.peak});
         }
     }
-    to_.gauge("cuota_tag_requested_bytes", "Live in a pool under a tag, as asked for.", requested);
-    to_.gauge("cuota_tag_allocated_bytes", "Live in a pool under a tag, rounded up.", allocated);
-    to_.gauge("cuota_tag_peak_bytes", "The most allocated under a tag since a recorder looks on.", peaks);
+    to_.gauge("cuota_tag_requested_bytes", "Live bytes of a pool under a tag, as requested.", requested);
+    to_.gauge("cuota_tag_allocated_bytes", "Live bytes of a pool under a tag, rounded up.", allocated);
+    to_.gauge("cuota_tag_peak_bytes", "Peak of allocated bytes under a tag since recording started.", peaks);
     to_.gauge("cuota_tag_live_blocks", "Live blocks of a pool under a tag.", blocks);
 }
 
@@ -346,12 +347,12 @@ CUOTA_INLINE void prometheus_text_of::write_devices() {
         std::array<std::size_t, 5> const figures{d.total, d.free, d.ours, d.elsewhere(), d.overhead};
         for (std::size_t i = 0; i != figures.size(); ++i) found[i].push_back({labels, figures[i]});
     }
-    to_.gauge("cuota_device_total_bytes", "Memory of a device.", found[0]);
-    to_.gauge("cuota_device_free_bytes", "What its driver has left, for every program.", found[1]);
-    to_.gauge("cuota_device_ours_bytes", "Held through cuota by this process.", found[2]);
-    to_.gauge("cuota_device_elsewhere_bytes", "Gone, and not ours: other programs, context, libraries.",
-              found[3]);
-    to_.gauge("cuota_device_overhead_bytes", "Of what is elsewhere, what was there at the start.", found[4]);
+    to_.gauge("cuota_device_total_bytes", "Total memory of a device.", found[0]);
+    to_.gauge("cuota_device_free_bytes", "Free memory of a device, as reported by the driver.", found[1]);
+    to_.gauge("cuota_device_ours_bytes", "Device memory held through cuota by this process.", found[2]);
+    to_.gauge("cuota_device_elsewhere_bytes",
+              "Device memory used outside cuota: other programs, the CUDA context, libraries.", found[3]);
+    to_.gauge("cuota_device_overhead_bytes", "Device memory used outside cuota at the start.", found[4]);
 }
 
 }  // namespace cuota::inline v0::detail

@@ -95,7 +95,7 @@ CUOTA_INLINE recorder_state::recorder_state(std::size_t events, std::size_t site
 CUOTA_INLINE std::uint16_t recorder_state::add_source(event_source facts, place where) {
     region_lock const lock{guard_};
     if (sources_.size() == most_sources)
-        throw_misuse(where, "a recorder of {} sources cannot take another: {}",
+        throw_misuse(where, "recorder: the maximum of {} sources is reached; cannot add {}",
                      {as_count(most_sources), facts.name});
     sources_.push_back({std::move(facts), false});
     return static_cast<std::uint16_t>(sources_.size() - 1);

@@ -222,7 +222,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE refusal_log::refusal_log(sink to, options how, place where)
     : to_{std::move(to)}, how_{std::move(how)} {
-    if (!to_ || !how_.now) detail::throw_misuse(where, "a refusal_log needs a sink and a clock");
+    if (!to_ || !how_.now) detail::throw_misuse(where, "refusal_log: a sink and a clock are required");
 }
 
 CUOTA_INLINE void refusal_log::write(refusal const& r) noexcept {
@@ -238,13 +238,13 @@ CUOTA_INLINE auto refusal_log::count() const noexcept -> counts {
 }
 
 CUOTA_INLINE auto refusal_log::sink_of(std::FILE* file, place where) -> sink {
-    if (!file) detail::throw_misuse(where, "a refusal_log needs a file");
+    if (!file) detail::throw_misuse(where, "refusal_log: the file is null");
     return [file](std::string_view line) {
         // In one write, because others may write to the file.
         std::string const whole = std::string{line} + '\n';
         if (std::fwrite(whole.data(), 1, whole.size(), file) != whole.size() || std::fflush(file) != 0) {
             std::clearerr(file);
-            throw std::runtime_error{"cuota::refusal_log: a file took no line"};
+            throw std::runtime_error{"cuota::refusal_log: write failed"};
         }
     };
 }
@@ -252,7 +252,7 @@ CUOTA_INLINE auto refusal_log::sink_of(std::FILE* file, place where) -> sink {
 CUOTA_INLINE auto refusal_log::sink_of(std::ostream& stream) -> sink {
     return [&stream](std::string_view line) {
         stream << line << '\n' << std::flush;
-        if (!stream) throw std::runtime_error{"cuota::refusal_log: a stream took no line"};
+        if (!stream) throw std::runtime_error{"cuota::refusal_log: write failed"};
     };
 }
 

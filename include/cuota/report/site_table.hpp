@@ -131,7 +131,7 @@ CUOTA_INLINE merged_sites site_table::merged() const {
 
 CUOTA_INLINE std::size_t site_table::checked(std::size_t capacity, place where) {
     if (capacity > most)
-        throw_misuse(where, "a table of {} sites: it can have up to {}",
+        throw_misuse(where, "recorder: {} sites exceed the maximum of {}",
                      {as_count(capacity), as_count(most)});
     return capacity;
 }

@@ -90,7 +90,7 @@ void most_grown_first(std::vector<Change>& all) {
 [[nodiscard]] std::string title_of(place_change const& c);
 template <class Change>
 [[nodiscard]] std::string title_of(Change const& c) {
-    std::string const fate = c.is_new ? " (new)" : c.is_gone ? " (gone)" : "";
+    std::string const fate = c.is_new ? " (new)" : c.is_gone ? " (removed)" : "";
     return screen::fitted(c.name, 37 - fate.size()) + fate;
 }
 
@@ -165,8 +165,8 @@ CUOTA_INLINE std::string title_of(place_change const& c) {
 }
 
 CUOTA_INLINE std::string line_of(place_change const& c) {
-    std::string const came = c.came_blocks == 0 ? "" : count_text(c.came_blocks) + " new";
-    std::string const went = c.went_blocks == 0 ? "" : count_text(c.went_blocks) + " gone";
+    std::string const came = c.came_blocks == 0 ? "" : count_text(c.came_blocks) + " allocated";
+    std::string const went = c.went_blocks == 0 ? "" : count_text(c.went_blocks) + " freed";
     return row(title_of(c), c.before, c.after, came + (came.empty() || went.empty() ? "" : ", ") + went);
 }
 
@@ -190,7 +190,7 @@ CUOTA_INLINE std::string lists_of(std::vector<place_change> const& all, std::siz
         return a.before - a.after > b.before - b.after;
     });
     return list_of("grew", grew, most) + list_of("shrank", shrank, most) +
-           list_of("other blocks of as many bytes", same, most);
+           list_of("same size, other blocks", same, most);
 }
 
 CUOTA_INLINE std::string span_text(std::chrono::nanoseconds span) {

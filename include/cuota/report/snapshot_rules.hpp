@@ -137,8 +137,8 @@ CUOTA_INLINE void find_rounding(pool_facts const& p, diagnosis_options const& o,
         if (lost < o.rounding_bytes || !is_share(t.allocated, o.rounding_ratio, t.requested)) continue;
         finding f{finding_kind::rounding, severity::note};
         f.text = "rounding in " + words_for("pool", p.name) + ": " + counted(t.live_blocks, "block") +
-                 " of " + words_for(t.name) + " asked for " + bytes_text(t.requested) + " and take " +
-                 bytes_text(t.allocated) + ": take many in one";
+                 " of " + words_for(t.name) + " requested " + bytes_text(t.requested) + " and occupy " +
+                 bytes_text(t.allocated) + ": combine them into one allocation";
         f.bytes = lost;
         f.whose = p.name;
         f.name = t.name;
@@ -154,7 +154,7 @@ CUOTA_INLINE void add_pinned(std::string const& whose, std::string const& name, 
     if (asked == 0 || more < o.pinned_bytes || !is_share(taken, o.pinned_ratio, asked)) return;
     finding f{finding_kind::pinned, severity::warning};
     f.text = "pinned memory of " + whose + " is " + ratio_text(taken, asked) +
-             " what was asked: " + bytes_text(taken) + " for " + bytes_text(asked);
+             " the requested size: " + bytes_text(taken) + " for " + bytes_text(asked);
     f.bytes = more;
     f.whose = name;
     f.of = asked;
@@ -214,7 +214,7 @@ CUOTA_INLINE void find_pending(pool_facts const& p, recording const* before, std
             }
     finding f{finding_kind::pending, severity::note};
     f.text = words_for("pool", p.name) + ": " + bytes_text(pending) +
-             " were freed, and work that was enqueued before may still use them";
+             " were freed, but work enqueued before may still use them";
     if (!by_stream.empty()) {
         auto const most = std::ranges::max_element(
             by_stream, [](auto const& a, auto const& b) { return a.second < b.second; });
@@ -233,8 +233,8 @@ CUOTA_INLINE void find_untagged(pool_facts const& p, diagnosis_options const& o,
         if (!is_share(t.allocated, o.untagged_share, p.stats.allocated)) continue;
         finding f{finding_kind::untagged, severity::note};
         f.text = words_for("pool", p.name) + ": " + percent_text(t.allocated, p.stats.allocated) +
-                 " of what is live has no tag (" + bytes_text(t.allocated) + " in " +
-                 counted(t.live_blocks, "block") + "): name it where it is taken";
+                 " of live memory has no tag (" + bytes_text(t.allocated) + " in " +
+                 counted(t.live_blocks, "block") + "): tag these allocations";
         f.bytes = t.allocated;
         f.whose = p.name;
         f.of = p.stats.allocated;

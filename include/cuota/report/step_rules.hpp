@@ -88,7 +88,7 @@ CUOTA_INLINE void find_leaks(recording const& r, step_account const& steps, diag
         finding f{finding_kind::leak, run / 2 >= o.leak_steps ? severity::problem : severity::warning};
         f.text = "leak in " + words_for(source) + ": " + words_for(site.name, site.where) + " grew by " +
                  (low == high ? low : low + " to " + high) + ' ' + last_steps_text(run) + ", " +
-                 bytes_text(grown) + " in all; " + counted(stayed, "block") + " stayed";
+                 bytes_text(grown) + " in total; " + counted(stayed, "block") + " still live";
         f.bytes = grown;
         f.whose = source.name;
         f.name = site.name;
@@ -118,8 +118,8 @@ CUOTA_INLINE void find_churn(recording const& r, step_account const& steps, diag
         event_site const site = a.site < r.sites.size() ? r.sites[a.site] : event_site{};
         finding f{finding_kind::churn, severity::note};
         f.text = "churn in " + words_for(source) + ": " + words_for(site.name, site.where) +
-                 " was allocated and freed " + counted(least, "time") + " or more " + last_steps_text(run) +
-                 ", and never more than " + bytes_text(at_once) + " at once: allocate that once";
+                 " was allocated and freed at least " + counted(least, "time") + ' ' + last_steps_text(run) +
+                 ", at most " + bytes_text(at_once) + " at once: allocate it once and reuse it";
         f.bytes = at_once;
         f.whose = source.name;
         f.name = site.name;

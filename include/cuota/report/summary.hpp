@@ -207,7 +207,7 @@ CUOTA_INLINE std::string pool_title(memory_snapshot const& all, pool_facts const
 
 CUOTA_INLINE std::string free_text(pool_stats const& s) {
     std::size_t const free = s.reserved - std::min(s.reserved, s.allocated);
-    if (free == 0) return "nothing free";
+    if (free == 0) return "no free memory";
     std::size_t const pending = s.active - std::min(s.active, s.allocated);
     double const largest = std::min(1.0, *share_of(s.largest_free, free));
     return "free " + bytes_text(free) + " in " + counted(s.free_blocks, "block") + ", the largest " +
@@ -287,8 +287,8 @@ CUOTA_INLINE std::string largest_holding(holder_facts const& who) {
 }
 
 CUOTA_INLINE std::string holder_table(memory_snapshot const& all, summary_options const& how) {
-    std::string const heading = left("held besides", 31) + right("in use", 11) + right("cached", 11) + "  " +
-                                left("budget", 18) + "  most";
+    std::string const heading = left("other holders", 31) + right("in use", 11) + right("cached", 11) + "  " +
+                                left("budget", 18) + "  largest";
     return table(
         heading, holder_sums(all), how.most_holders,
         [&](holder_sum const& h) {
@@ -321,7 +321,7 @@ CUOTA_INLINE std::string device_row(memory_snapshot const& all, device_facts con
 
 CUOTA_INLINE std::string device_table(memory_snapshot const& all, summary_options const& how) {
     std::string const heading = left("device", 23) + right("total", 11) + right("free", 11) +
-                                right("ours", 11) + right("in pools", 11) + right("elsewhere", 11) +
+                                right("own", 11) + right("in pools", 11) + right("external", 11) +
                                 right("at start", 11) + right("unknown", 11);
     return table(
         heading, all.devices, how.most_devices, [&](device_facts const& d) { return device_row(all, d); },

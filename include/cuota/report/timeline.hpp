@@ -76,20 +76,16 @@ namespace cuota::inline v0 {
 CUOTA_INLINE void write_timeline(std::ostream& out, recording const& r, timeline_options const& options) {
     std::string const page = detail::timeline_html(r, options);
     out.write(page.data(), static_cast<std::streamsize>(page.size())).flush();
-    if (!out)
-        detail::throw_data_error("timeline", 0, "the stream does not take its {}",
-                                 {detail::as_bytes(page.size())});
+    if (!out) detail::throw_data_error("timeline", 0, "writing {} failed", {detail::as_bytes(page.size())});
 }
 
 CUOTA_INLINE void write_timeline_file(std::string const& path, recording const& r,
                                       timeline_options const& options) {
     std::string const page = detail::timeline_html(r, options);
     std::ofstream out{path, std::ios::binary | std::ios::trunc};
-    if (!out) detail::throw_data_error(path, 0, "the timeline's file cannot be opened for writing");
+    if (!out) detail::throw_data_error(path, 0, "cannot be opened for writing");
     out.write(page.data(), static_cast<std::streamsize>(page.size())).flush();
-    if (!out)
-        detail::throw_data_error(path, 0, "the timeline's {} cannot be written",
-                                 {detail::as_bytes(page.size())});
+    if (!out) detail::throw_data_error(path, 0, "writing {} failed", {detail::as_bytes(page.size())});
 }
 
 }  // namespace cuota::inline v0

@@ -151,12 +151,12 @@ function mapSummary(rows) {
   const largest = held.reduce((most, row) => Math.max(most, row.largestGap), 0);
   const more = rows.length > mapLooks.mostRows ? ` The first ${mapLooks.mostRows} are drawn.` : "";
   const pending = sum((row) => row.pending);
-  const waiting = pending > 0 ? `, ${bytesText(pending)} given back and perhaps in use` : "";
+  const waiting = pending > 0 ? `, ${bytesText(pending)} freed and perhaps in use` : "";
   const head = `${counted(held.length, "segment")} of ${bytesText(sum((row) => row.bytes))}, ` +
     `${bytesText(sum((row) => row.live))} live${waiting}`;
   if (free === 0) return `${head}; nothing free in between.${more}`;
   return `${head}; ${bytesText(free)} free in ${counted(gaps, "gap")}, the largest ${bytesText(largest)}` +
-    ` (${Math.round(100 * (1 - largest / free))} % of what is free lies outside of it).${more}`;
+    ` (${Math.round(100 * (1 - largest / free))} % of the free memory is outside of it).${more}`;
 }
 
 function rowText(row) {
@@ -242,10 +242,10 @@ function linesOfHit({row, block, gap}) {
   const i = block.life;
   const site = siteOf(blocks.site[i]);
   const lines = [[`${tagName(site.tag)}: ${bytesText(block.bytes)}`, "b"]];
-  if (blocks.bytes[i] !== block.bytes) lines.push([`asked for: ${groups(blocks.bytes[i])} B`, ""]);
+  if (blocks.bytes[i] !== block.bytes) lines.push([`requested: ${groups(blocks.bytes[i])} B`, ""]);
   if (site.line !== 0) lines.push([placeText(site), ""]);
   lines.push([ageText(i), ""]);
-  if (block.use === "pending") lines.push(["given back; work may still use it", ""]);
+  if (block.use === "pending") lines.push(["freed; work may still use it", ""]);
   const stream = blocks.stream[i] < 0 ? "" : `, stream ${data.streams[blocks.stream[i]]}`;
   lines.push([addressOf(row, block) + stream, "quiet"]);
   return lines;
@@ -253,7 +253,7 @@ function linesOfHit({row, block, gap}) {
 
 function ageText(i) {
   if (blocks.from[i] === -Infinity) return "there before the first event";
-  return `taken ${durationText(state.pinned - blocks.from[i])} earlier`;
+  return `allocated ${durationText(state.pinned - blocks.from[i])} earlier`;
 }
 )js";
 

@@ -155,11 +155,11 @@ inline constexpr std::string_view timeline_layout = R"html(<body>
     <button id="theme" type="button">Dark</button>
   </div>
 </header>
-<noscript><p>This page draws the recording that it holds with a script; scripts are switched off here.</p></noscript>
+<noscript><p>This page draws its recording with a script, but scripts are disabled here.</p></noscript>
 <section id="nothing" hidden>
   <h2>Nothing was recorded</h2>
-  <p>No block was taken or given back while the recorder looked on, and nothing was there at its end. A recorder sees
-  what happens in the pools, resources and budgets that it was told to watch, from then on.</p>
+  <p>No block was allocated or freed during the recording, and none was live at its end. A recorder records
+  the events of the pools, resources and budgets that were added to it, from then on.</p>
 </section>
 <dl id="figures"></dl>
 <main>
@@ -189,7 +189,7 @@ inline constexpr std::string_view timeline_layout = R"html(<body>
       <thead><tr><th scope="col">tag and places</th><th scope="col" class="number" id="legend-at">at the end</th>
         <th scope="col" class="number">peak</th></tr></thead>
       <tbody></tbody></table></div>
-    <p class="keys">A click on a tag hides or shows it; pointing at it makes it stand out.</p>
+    <p class="keys">A click on a tag hides or shows it; hovering highlights it.</p>
   </section>
   <section id="map-section" aria-labelledby="map-title" hidden>
     <div class="bar"><h2 id="map-title" style="margin: 0">Segments</h2><span class="gap"></span>
@@ -198,13 +198,13 @@ inline constexpr std::string_view timeline_layout = R"html(<body>
     <p id="map-summary"></p>
     <div id="map-keys" aria-hidden="true">
       <span><i class="swatch free"></i>free</span>
-      <span><i class="swatch pending"></i>given back, work may still use it</span>
+      <span><i class="swatch pending"></i>freed, work may still use it</span>
       <span>colours are those of the tags</span></div>
     <div id="map-box"><canvas id="map-canvas" role="img" aria-labelledby="map-title map-summary"></canvas>
       <div id="map-tip" class="tip" hidden></div></div>
   </section>
   <section id="marks-section" aria-labelledby="marks-title" hidden>
-    <h2 id="marks-title">What happened</h2>
+    <h2 id="marks-title">Events</h2>
     <div class="scrolled"><table id="marks"><thead><tr><th scope="col">when</th><th scope="col">what</th>
       <th scope="col" class="number">bytes</th><th scope="col">for</th><th scope="col" class="wide">where</th></tr></thead>
       <tbody></tbody></table></div>

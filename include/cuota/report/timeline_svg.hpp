@@ -186,7 +186,7 @@ CUOTA_INLINE void timeline_picture::add_labels() {
         if (!is_drawn(l)) continue;
         std::string const drawn = fitted("limit of " + l.name, 230, 11) + ": " + bytes_text(l.bytes);
         if (!put_label(drawn, y_of(l.bytes), left + 8, right_ - 8, "halo warning"))
-            unsaid_limits_ += (unsaid_limits_.empty() ? "Lines without a name: " : ", ") + drawn;
+            unsaid_limits_ += (unsaid_limits_.empty() ? "Unlabelled lines: " : ", ") + drawn;
     }
 }
 
@@ -233,7 +233,7 @@ CUOTA_INLINE void timeline_picture::add_legend() {
         if (curve->peak == 0) continue;
         y += row_height;
         if (*kind != '\0') add_line(kind, x - 3, y - 4, x + 14, y - 4);
-        add_entry(x, y, curve == &facts_.all.total ? "live, in total" : "reserved", bytes_text(curve->peak));
+        add_entry(x, y, curve == &facts_.all.total ? "live, total" : "reserved", bytes_text(curve->peak));
     }
     if (facts_.refusals.empty()) return;
     y += row_height;
@@ -250,8 +250,8 @@ CUOTA_INLINE void timeline_picture::add_entry(double x, double y, std::string_vi
 }
 
 CUOTA_INLINE void timeline_picture::add_caption() {
-    if (is_dense_) facts_.caption.emplace_back("Drawn as it was at the most in each 2 pixels.");
-    if (has_lowest_) facts_.caption.emplace_back("Thin line: the least there.");
+    if (is_dense_) facts_.caption.emplace_back("Each 2 pixels show the maximum in their time.");
+    if (has_lowest_) facts_.caption.emplace_back("Thin line: the minimum.");
     if (!unsaid_limits_.empty()) facts_.caption.push_back(unsaid_limits_ + '.');
     double y = height_ - 38;
     for (std::string const& line : caption_lines()) {
@@ -279,17 +279,18 @@ CUOTA_INLINE void write_timeline_svg(std::ostream& to, recording const& r, svg_o
                                      place where) {
     auto const check = [&](char const* what, unsigned pixels, unsigned least) {
         if (pixels < least || pixels > 4096)
-            detail::throw_misuse(where, "a timeline {} pixels {}: from {} to 4096", {pixels, what, least});
+            detail::throw_misuse(where, "timeline_svg: {} of {} pixels is out of range [{}, 4096]",
+                                 {what, pixels, least});
     };
-    check("wide", options.width, 560);
-    check("high", options.height, 280);
+    check("width", options.width, 560);
+    check("height", options.height, 280);
     for (std::uint16_t const s : options.sources)
         if (s >= r.sources.size())
-            detail::throw_misuse(where, "a timeline of source {}: the recording has {}",
+            detail::throw_misuse(where, "source index {} is out of range: the recording has {} sources",
                                  {s, r.sources.size()});
     std::string const svg = detail::timeline_picture{r, options}.text();
     if (!to.write(svg.data(), static_cast<std::streamsize>(svg.size())).flush())
-        detail::throw_data_error("timeline SVG", 0, "the stream took not all of its {} bytes",
+        detail::throw_data_error("timeline SVG", 0, "writing {} bytes failed",
                                  {detail::as_count(svg.size())});
 }
 

@@ -142,7 +142,7 @@ function summaryText() {
   const top = largestAt(at).slice(0, 3).map(([tag, bytes]) => `${cutText(tagName(tag), 40)} ${bytesText(bytes)}`);
   const began = data.began > 0 ? `Recorded on ${new Date(data.began).toISOString().slice(0, 19).replace("T", " ")} UTC. ` : "";
   const refusals = model.marks.filter((m) => m.kind === "refused").length;
-  const peak = `At most ${bytesText(most)} were live, ${timeText(Math.max(at, 0))} after the begin: ${top.join(", ")}` +
+  const peak = `At most ${bytesText(most)} were live, ${timeText(Math.max(at, 0))} after the beginning: ${top.join(", ")}` +
     `${model.tags.length > 3 ? " and others" : ""}.`;
   return began + (most > 0 ? peak : "No block was live.") +
     (refusals > 0 ? ` ${counted(refusals, "request was", "requests were")} refused.` : "");
@@ -154,19 +154,19 @@ function largestAt(t) {
 }
 
 function notesTexts() {
-  const notes = ["Bytes are those of live blocks, with what their pool rounds up. The black line is what the pools had " +
-    "taken of the device; what lies between it and the areas is free in them, or not yet free of work."];
-  notes.push("Where more than one event falls on a pixel, the full colour reaches to the least in it, the pale one to the most.");
+  const notes = ["Bytes are those of live blocks, rounded up by their pool. The black line shows the memory that the pools had " +
+    "reserved on the device; the distance from the areas to it is free memory, or freed memory that work may still use."];
+  notes.push("Where several events fall on one pixel, the full colour shows the minimum, the pale colour the maximum.");
   const before = blocks.from.reduce((all, t, i) => (t === -Infinity ? [all[0] + 1, all[1] + blocks.size[i]] : all), [0, 0]);
   const [were, begin] = before[0] === 1 ? ["was", "begins"] : ["were", "begin"];
-  if (before[0] > 0) notes.push(`${counted(before[0], "block")} of ${bytesText(before[1])} ${were} there before the ` +
+  if (before[0] > 0) notes.push(`${counted(before[0], "block")} of ${bytesText(before[1])} ${were} allocated before the ` +
     `first event, and ${begin} at the left edge.`);
   if (data.dropped > 0) notes.push(`${counted(data.dropped, "event")} before the first one here ` +
-    `${data.dropped === 1 ? "was" : "were"} dropped, for the recorder had no room for more: what came and went then ` +
-    "is not shown.");
+    `${data.dropped === 1 ? "was" : "were"} dropped, because the recorder was full: blocks allocated and freed then ` +
+    "are not shown.");
   const gone = data.sources.filter((s) => s.gone).map((s) => cutText(s.name, 40));
-  if (gone.length > 0) notes.push(`Gone before the end: ${gone.join(", ")}. What was in there all the time, from before the ` +
-    "first event, is not known.");
+  if (gone.length > 0) notes.push(`Destroyed before the end: ${gone.join(", ")}. Blocks in there that lived all the time, from before the ` +
+    "first event, are not known.");
   for (const limit of model.limits) notes.push(`The limit of ${limit.name} is ${bytesText(limit.bytes)}.`);
   return notes;
 }

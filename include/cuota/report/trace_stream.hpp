@@ -59,7 +59,7 @@ CUOTA_INLINE void trace_stream::add(json_object const& event) {
 
 CUOTA_INLINE void trace_stream::flush() {
     if (!to_.write(text_.data(), static_cast<std::streamsize>(text_.size())).flush())
-        throw_data_error("Chrome trace", written_, "the stream took not all of what follows");
+        throw_data_error("Chrome trace", written_, "writing failed");
     written_ += text_.size();
     text_.clear();
 }

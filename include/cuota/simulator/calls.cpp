@@ -65,8 +65,8 @@ admission admit(function f) {
     if (kind == trait::about) return {cudaSuccess, true};
     if (m.unloading.load(std::memory_order_relaxed)) return {cudaErrorCudartUnloading, false};
     if (caller.doing != activity::host) {
-        auto line = this_call() + (caller.doing == activity::kernel ? " was made inside of a kernel"
-                                                                    : " was made inside of a host function");
+        auto line = this_call() + (caller.doing == activity::kernel ? " was called inside a kernel"
+                                                                    : " was called inside a host function");
         if (caller.running != call_sites::site::unknown)
             line += ", enqueued" + call_sites::mark(caller.running);
         note_misuse(m.misuse.calls_in_callbacks, std::move(line));

@@ -214,7 +214,7 @@ void add_tips(std::vector<std::size_t>& to, std::vector<std::size_t> const& more
 /// Counts and reports a violation of the capture rules. Returns the error.
 cudaError_t note_refusal(cudaError_t error, capture const* c) {
     auto line = this_call() + " breaks the rules of stream capture: " + text_of(error);
-    if (c) line += "; it began" + call_sites::mark(c->begun);
+    if (c) line += "; the capture began" + call_sites::mark(c->begun);
     note_misuse(the_machine().misuse.bad_captures, std::move(line));
     return error;
 }

@@ -116,13 +116,13 @@ allocation_ref owner_of(std::uintptr_t address) {
 std::string where_in(allocation const& a, std::uintptr_t address) {
     auto const start = reinterpret_cast<std::uintptr_t>(a.address());
     if (address < start) return in_bytes(start - address) + " before ";
-    if (address - start >= a.bytes) return in_bytes(address - start - a.bytes + 1) + " behind ";
+    if (address - start >= a.bytes) return in_bytes(address - start - a.bytes + 1) + " past the end of ";
     return "byte " + std::to_string(address - start) + " of ";
 }
 
 std::string describe_at(allocation const& a, std::uintptr_t address) {
     auto text = where_in(a, address) + describe(a);
-    if (a.now == allocation::phase::pending) text += ", which is not there yet";
+    if (a.now == allocation::phase::pending) text += ", which is not allocated yet";
     // The free may have been called long before the release, and even before the allocation if work runs late.
     bool const given_up = a.freed_at != call_sites::site::unknown;
     if (given_up || a.now == allocation::phase::released) text += freed_text(a);
@@ -168,7 +168,7 @@ std::string what_lies_at(void const* where) {
     for (auto const& a : around) text += (text.empty() ? "" : ", and ") + describe_at(*a, address);
     if (auto const range = reservation_at(where); !range.empty())
         text += (text.empty() ? "" : ", in ") + range + ", where nothing is mapped";
-    return text.empty() ? "an address at which nothing lies" : text;
+    return text.empty() ? "an address that is not allocated" : text;
 }
 
 namespace {
@@ -192,7 +192,7 @@ std::uintptr_t instruction_of(void* context) {
 #elif defined(__aarch64__)
     return machine.pc;
 #else
-#error "cuota: the simulated runtime does not know this processor"
+#error "cuota: the simulated runtime does not support this processor"
 #endif
 }
 
@@ -258,14 +258,14 @@ struct fault_handler {
         if (!running) {
             text = call_sites::resolved(
                 std::string{caller.doing == activity::callback ? "a host function" : "host code"} + by +
-                " touches " + what_lies_at(where));
+                " accesses " + what_lies_at(where));
             note_misuse(the_machine().misuse.host_accesses, text);
             return verdict::host_fault;
         }
         auto& fault = running->fault;  // not a local: the jump skips destructors
-        fault = "kernel " + running->name_ + call_sites::mark(running->from_) + " touches" + by + ' ' +
+        fault = "kernel " + running->name_ + call_sites::mark(running->from_) + " accesses" + by + ' ' +
                 what_lies_at(where);
-        if (only_reads) fault += ", which may only be read";
+        if (only_reads) fault += ", which is read-only";
         else if (live && inside)
             fault += ", which device " + std::to_string(running->owner_.index) + " cannot reach";
         fault = call_sites::resolved(std::move(fault));

@@ -16,14 +16,14 @@ namespace {
 function must_be_known(char const* name) {
     auto const f = function_named(name ? name : "");
     if (!f)
-        throw std::invalid_argument{std::string{"the simulator defines no function "} +
+        throw std::invalid_argument{std::string{"the simulator does not define the function "} +
                                     (name ? name : "(null)")};
     return *f;
 }
 
 device& must_exist(int index) {
     auto* const d = find_device(index);
-    if (!d) throw std::invalid_argument{"there is no simulated device " + std::to_string(index)};
+    if (!d) throw std::invalid_argument{"simulated device " + std::to_string(index) + " does not exist"};
     return *d;
 }
 
@@ -70,10 +70,10 @@ void check_host_nodes(options const& wanted) {
     auto const& nodes = wanted.host_nodes;
     if (nodes.size() > 1 && nodes.size() != static_cast<std::size_t>(wanted.devices))
         throw std::invalid_argument{
-            "the simulator takes one host node for all devices or one for each, not " +
+            "the simulator needs one host node for all devices or one for each, not " +
             std::to_string(nodes.size()) + " for " + std::to_string(wanted.devices)};
     for (int const node : nodes)
-        if (node < -1) throw std::invalid_argument{"there is no host node " + std::to_string(node)};
+        if (node < -1) throw std::invalid_argument{"host node " + std::to_string(node) + " does not exist"};
 }
 
 void forget_faults() {
@@ -130,7 +130,7 @@ void reset(options wanted) {
     auto& m = the_machine();
     guard lock{m.mutex};
     if (wanted.devices < 0 || wanted.devices > most_devices)
-        throw std::invalid_argument{"the simulator has between 0 and " + std::to_string(most_devices) +
+        throw std::invalid_argument{"the simulator supports 0 to " + std::to_string(most_devices) +
                                     " devices"};
     check_host_nodes(wanted);
     if (m.holds != 0) throw std::logic_error{"the simulator cannot be reset while a hold stops all work"};
@@ -139,7 +139,7 @@ void reset(options wanted) {
                          wanted.maps_for_rdma != m.maps_for_rdma;
     if (changes && m.live.total() != 0)
         throw std::logic_error{"the simulator cannot change its shape while " +
-                               std::to_string(m.live.total()) + " things are alive"};
+                               std::to_string(m.live.total()) + " objects are alive"};
     for (auto const& d : m.all_devices) wait_for_device(lock, *d);
     m.devices = wanted.devices;
     m.capacity = wanted.capacity;

@@ -98,7 +98,7 @@ void look_for_poison(copy_request const& c, place const& from, made_by const& wh
     auto const first = from.offset(c.from) + *at;
     note_misuse(the_machine().misuse.uninitialised_reads,
                 what.text() + " reads byte " + std::to_string(first) + " of " + describe(*from.memory) +
-                    ", which nobody has written");
+                    ", which was never written");
 }
 
 operation_ref copy_task(copy_request const& c, place to, place from, stream_handle const& s) {
@@ -172,7 +172,7 @@ bool is_gone(void const* address) { return closed_memory::is_closed(address) && 
 
 cudaError_t bad_range(void const* first, std::size_t bytes) {
     note_misuse(the_machine().misuse.bad_ranges,
-                this_call() + " wants " + in_bytes(bytes) + " from " + what_is(first));
+                this_call() + " requests " + in_bytes(bytes) + " from " + what_is(first));
     return cudaErrorInvalidValue;
 }
 

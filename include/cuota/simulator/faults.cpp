@@ -29,7 +29,7 @@ bool too_large(std::size_t bytes) {
 void fail_randomly(char const* name, double probability, std::uint64_t seed, cudaError_t code) {
     sanitizer::quiet quiet;
     if (!(probability >= 0 && probability <= 1))
-        throw std::invalid_argument{"a probability lies between 0 and 1"};
+        throw std::invalid_argument{"the probability must be from 0 to 1"};
     std::optional<function> only;
     if (name) {
         only = function_named(name);
@@ -55,7 +55,7 @@ void lose_device(int index) {
         guard lock{the_machine().mutex};
         d = find_device(index);
     }
-    if (!d) throw std::invalid_argument{"there is no simulated device " + std::to_string(index)};
+    if (!d) throw std::invalid_argument{"simulated device " + std::to_string(index) + " does not exist"};
     fail_device(*d, cudaErrorDevicesUnavailable, "the device was lost");
 }
 

@@ -37,7 +37,7 @@ std::string demangled(char const* name) {
 
 std::string name_of_kernel(void const* address) {
     auto const found = book().names.find(address);
-    return found == book().names.end() ? "a kernel without a name" : found->second;
+    return found == book().names.end() ? "an unnamed kernel" : found->second;
 }
 
 cudaError_t refuse(void const* address) {

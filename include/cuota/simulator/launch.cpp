@@ -114,8 +114,8 @@ cudaError_t enqueue_kernel(guard& lock, cudaStream_t handle, char const* name, v
     // Unlike a copy, a kernel needs a stream of the current device.
     if (!s) return bad_handle();
     if (&s->owner != &current_device())
-        return mixed_devices(describe(*s, the_machine().streams.made(handle)) + ", and device " +
-                             std::to_string(current_device().index) + " is the current one");
+        return mixed_devices(describe(*s, the_machine().streams.made(handle)) +
+                             ", but the current device is " + std::to_string(current_device().index));
     auto const touched = take_declared(s);
     if (!run) return cudaErrorInvalidDeviceFunction;
     auto work = std::make_shared<kernel>();

@@ -242,9 +242,9 @@ using timing::the_clockwork;
 void set_link(link_options const& wanted) {
     sanitizer::quiet quiet;
     if (wanted.engines < 1 || wanted.engines > 16)
-        throw std::invalid_argument{"a direction has between 1 and 16 copy engines"};
+        throw std::invalid_argument{"the number of copy engines in a direction must be from 1 to 16"};
     if (wanted.latency.count() < 0 || wanted.kernel.count() < 0)
-        throw std::invalid_argument{"no time is negative"};
+        throw std::invalid_argument{"times must not be negative"};
     auto& c = the_clockwork();
     std::lock_guard lock{c.mutex};
     timing::begin_anew(c, wanted);
@@ -260,7 +260,7 @@ link_options current_link() {
 void set_kernel_time(char const* name, std::chrono::nanoseconds time) {
     sanitizer::quiet quiet;
     if (!name || time.count() < 0)
-        throw std::invalid_argument{"a kernel has a name, and no time is negative"};
+        throw std::invalid_argument{"a kernel needs a name, and its time must not be negative"};
     auto& c = the_clockwork();
     std::lock_guard lock{c.mutex};
     c.kernels[name] = time;
@@ -270,7 +270,7 @@ void set_kernel_time(char const* name, std::chrono::nanoseconds time) {
 void delay_copy(std::uint64_t nth, std::chrono::nanoseconds by) {
     sanitizer::quiet quiet;
     if (nth == 0 || by.count() < 0)
-        throw std::invalid_argument{"copies are counted from 1, and no delay is negative"};
+        throw std::invalid_argument{"copies are counted from 1, and the delay must not be negative"};
     auto& c = the_clockwork();
     std::lock_guard lock{c.mutex};
     c.delays.emplace_back(nth, by);

@@ -197,10 +197,11 @@ void forget_memory(allocation_ref const& a) {
 void check_guards(allocation const& a) {
     auto const where = broken_guard(a);
     if (!where) return;
-    auto const side = *where < 0 ? in_bytes(static_cast<std::size_t>(-*where)) + " before "
-                                 : in_bytes(static_cast<std::size_t>(*where) - a.bytes + 1) + " behind ";
-    note_misuse(the_machine().misuse.out_of_bounds,
-                "somebody wrote " + side + describe(a) + freed_text(a).replace(0, 2, "; found when it was "));
+    auto const side = *where < 0
+                          ? in_bytes(static_cast<std::size_t>(-*where)) + " before "
+                          : in_bytes(static_cast<std::size_t>(*where) - a.bytes + 1) + " past the end of ";
+    note_misuse(the_machine().misuse.out_of_bounds, "out-of-bounds write: " + side + describe(a) +
+                                                        freed_text(a).replace(0, 2, "; found when it was "));
 }
 
 allocation_ref find_memory(void const* address) {
@@ -241,12 +242,12 @@ cudaError_t refuse_free(void const* address) {
         find_memory(address) ? nullptr : freed_lately(address);  // the address may have been reused
     bool const again = before && before->address() == address;
     if (again) {
-        note_misuse(m.misuse.double_frees,
-                    this_call() + " frees again " + describe(*before) + freed_text(*before));
+        note_misuse(m.misuse.double_frees, this_call() + " frees memory that is already freed: " +
+                                               describe(*before) + freed_text(*before));
         return cudaErrorInvalidValue;
     }
     std::ostringstream line;
-    line << this_call() << " is not to free " << address << ": ";
+    line << this_call() << " cannot free " << address << ": ";
     if (auto const a = find_memory(address)) {
         auto const offset = reinterpret_cast<std::uintptr_t>(address) - ~a->disguise;
         if (offset != 0) line << "it is byte " << offset << " of ";

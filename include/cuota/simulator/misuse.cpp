@@ -41,9 +41,9 @@ void illegal_access(device& d, std::string line) {
 
 cudaError_t bad_handle() {
     if (caller.refused != cudaSuccess) return caller.refused;
-    auto line = this_call() + " was given a handle of nothing";
+    auto line = this_call() + " was called with an invalid handle";
     if (auto const gone = std::exchange(last_handle_gone, {}); gone != call_sites::site::unknown)
-        line += " any more: it was destroyed" + call_sites::mark(gone);
+        line += ", which was destroyed" + call_sites::mark(gone);
     note_misuse(the_machine().misuse.bad_handles, std::move(line));
     return cudaErrorInvalidResourceHandle;
 }

@@ -183,7 +183,7 @@ template <std::invocable Work>
     found.agreed = static_cast<outcome>(*least);
     found.rank = static_cast<std::size_t>(least - all.begin());
     if (found.agreed == outcome::failed)
-        throw rank_gone{found.rank, all.size(), "it failed at: " + std::string{question}};
+        throw rank_gone{found.rank, all.size(), "failed at: " + std::string{question}};
     return found;
 }
 
@@ -221,7 +221,7 @@ CUOTA_INLINE bool ballot::is_of_the_same(ballot const& other) const noexcept {
 
 CUOTA_INLINE std::string ballot::text() const {
     auto const end = std::find(asked.begin(), asked.end(), '\0');
-    return message("\"{}\" in round {}", {std::string(asked.begin(), end), as_count(round)});
+    return message("\"{}\" (round {})", {std::string(asked.begin(), end), as_count(round)});
 }
 
 CUOTA_INLINE std::size_t out_of_step(std::span<ballot const> all) noexcept {
@@ -242,7 +242,8 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE agreement::agreement(rank_link link, place where) : link_{std::move(link)} {
     if (link_.rank >= link_.ranks || (link_.ranks > 1 && !link_.gather)) {
-        std::string const why = link_.rank >= link_.ranks ? " is not one of " : " has no way to reach ";
+        std::string const why = link_.rank >= link_.ranks ? " is out of range, number of ranks: "
+                                                          : " has no gather function, number of ranks: ";
         detail::throw_misuse(where, "agreement: rank {}{}{}",
                              {detail::as_count(link_.rank), why, detail::as_count(link_.ranks)});
     }
@@ -268,16 +269,16 @@ CUOTA_INLINE agreement& agreement::operator=(agreement&& other) noexcept {
 
 CUOTA_INLINE std::vector<std::uint64_t> agreement::values(std::uint64_t value, std::string_view question,
                                                           place where) {
-    if (has_left_) detail::throw_misuse(where, "agreement: a rank was asked after it had left");
+    if (has_left_) detail::throw_misuse(where, "agreement: used after leave()");
     if (made_.is_of_parent()) detail::throw_forked();
     detail::ballot const mine = detail::ballot::of(round_, question, value);
     std::vector<detail::ballot> const all = exchanged(mine);
     ++round_;
     if (std::size_t const other = detail::out_of_step(all); other != all.size())
-        detail::throw_misuse(
-            where,
-            "agreement: rank {} asks {}, and others {}: all ranks have to ask the same in the same order",
-            {detail::as_count(other), all[other].text(), against(all, other)});
+        detail::throw_misuse(where,
+                             "ranks are out of step: rank {} is in {}, others in {}; all ranks must make the "
+                             "same calls in the same order",
+                             {detail::as_count(other), all[other].text(), against(all, other)});
     std::vector<std::uint64_t> found;
     found.reserve(all.size());
     for (detail::ballot const& b : all) found.push_back(b.value);
@@ -327,7 +328,8 @@ CUOTA_INLINE std::string agreement::against(std::span<detail::ballot const> all,
 CUOTA_INLINE void agreement::end() noexcept {
     if (has_left_ || made_.is_of_parent()) return;
     try {
-        leave(std::uncaught_exceptions() > unwinding_ ? "it was left by an exception" : "it has ended");
+        leave(std::uncaught_exceptions() > unwinding_ ? "its agreement was destroyed by an exception"
+                                                      : "its agreement was destroyed");
     } catch (...) { has_left_ = true; }  // no host memory for the reason: the others notice by their deadline
 }
 
@@ -339,7 +341,7 @@ CUOTA_INLINE void throw_refusal(verdict const& refused, std::string const& what,
     if (refused.refusal) std::rethrow_exception(refused.refusal);
     refusal facts;
     facts.request.where = where;
-    facts.cause = "rank " + count_text(refused.rank) + " was refused at " + what;
+    facts.cause = "rank " + count_text(refused.rank) + " was refused memory for " + what;
     throw out_of_memory{std::move(facts)};
 }
 

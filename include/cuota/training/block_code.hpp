@@ -40,7 +40,7 @@ namespace cuota::inline v0::detail {
 /// No sum is rounded, so contraction to fused multiply-add gives the same codes, on the host and on a GPU.
 template <unsigned Codes>
 struct block_code {
-    static_assert(Codes == 127 || Codes == 254, "others want other steps");
+    static_assert(Codes == 127 || Codes == 254, "other numbers of codes need other steps");
     static constexpr int kept_bits = Codes < 128 ? 17 : 16;
 
     /// Returns the scale. Precondition: `most` is finite and >= 0. The step of 0 is 0.

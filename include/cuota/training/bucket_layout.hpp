@@ -50,7 +50,7 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE bucket_layout::bucket_layout(std::vector<std::size_t> counts, std::size_t capacity, place where)
     : counts_{std::move(counts)} {
-    if (capacity == 0) throw_misuse(where, "gradient_buckets: a bucket has no room for a single element");
+    if (capacity == 0) throw_misuse(where, "gradient_buckets: a bucket must hold at least one element");
     for (std::size_t gradient = 0; gradient != counts_.size(); ++gradient)
         for (std::size_t from = 0; from != counts_[gradient];) {
             if (pieces_.empty() || elements(size() - 1) == capacity) pieces_.emplace_back();

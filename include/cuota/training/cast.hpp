@@ -83,7 +83,7 @@ void cast(stream_ref s, device_buffer<From> const& from, device_buffer<To>& to, 
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void check_counts(char const* what, std::size_t a, std::size_t b, place where) {
-    if (a != b) throw_misuse(where, "{}: {} elements and {} do not match", {what, as_count(a), as_count(b)});
+    if (a != b) throw_misuse(where, "{}: element counts differ: {} and {}", {what, as_count(a), as_count(b)});
 }
 
 CUOTA_INLINE void check_disjoint(char const* what, void const* a, std::size_t a_bytes, void const* b,
@@ -92,7 +92,7 @@ CUOTA_INLINE void check_disjoint(char const* what, void const* a, std::size_t a_
     auto const second = reinterpret_cast<std::uintptr_t>(b);
     bool const is_apart = a_bytes == 0 || b_bytes == 0 ||
                           (first < second ? second - first >= a_bytes : first - second >= b_bytes);
-    if (!is_apart) throw_misuse(where, "{}: what is read and what is written overlap", {what});
+    if (!is_apart) throw_misuse(where, "{}: input and output overlap", {what});
 }
 
 }  // namespace cuota::inline v0::detail

@@ -89,7 +89,7 @@ namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void check_time(double time, std::string const& whose, place where) {
     if (time >= 0 && time <= 1e100) return;  // keeps sums finite, whatever the number of recomputations
-    throw_misuse(where, "a chain's {} is {}, which is no time", {whose, time});
+    throw_misuse(where, "chain: {} = {} is out of range [0, 1e100]", {whose, time});
 }
 
 CUOTA_INLINE std::optional<std::size_t> most_of(chain_stage const& s) noexcept {
@@ -106,7 +106,8 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE chain chain::rounded_to(std::size_t granule, place where) const {
     if (!is_power_of_two(granule))
-        detail::throw_misuse(where, "a granule of {} bytes is no power of two", {detail::as_count(granule)});
+        detail::throw_misuse(where, "chain::rounded_to: granule {} is not a power of two",
+                             {detail::as_count(granule)});
     chain rounded = *this;
     for (chain_stage& s : rounded.stages)
         for (std::size_t* bytes : {&s.output_bytes, &s.saved_bytes, &s.forward_scratch, &s.backward_scratch})
@@ -118,7 +119,7 @@ CUOTA_INLINE chain chain::rounded_to(std::size_t granule, place where) const {
 }
 
 CUOTA_INLINE void chain::check(place where) const {
-    if (stages.empty()) detail::throw_misuse(where, "a chain has no stages");
+    if (stages.empty()) detail::throw_misuse(where, "chain: no stages");
     detail::check_time(offload_time_per_byte, "offload time per byte", where);
     detail::check_time(fetch_time_per_byte, "fetch time per byte", where);
     std::optional<std::size_t> sum = 0;
@@ -128,9 +129,8 @@ CUOTA_INLINE void chain::check(place where) const {
         auto const most = detail::most_of(stages[i]);
         sum = most ? checked_add(*sum, *most) : std::nullopt;
         if (!sum)
-            detail::throw_misuse(
-                where, "the sizes of a chain's stages up to {} add up to more than a std::size_t holds",
-                {detail::stage_text(i)});
+            detail::throw_misuse(where, "chain: the total size of the stages up to {} overflows std::size_t",
+                                 {detail::stage_text(i)});
     }
 }
 

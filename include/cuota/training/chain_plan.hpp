@@ -133,7 +133,7 @@ CUOTA_INLINE std::size_t least_chain_bytes(chain const& c, place where) {
 }
 
 CUOTA_INLINE chain_schedule chain_plan(chain const& c, std::size_t room, std::size_t slots, place where) {
-    if (slots == 0) detail::throw_misuse(where, "a plan has no slots to count its room in");
+    if (slots == 0) detail::throw_misuse(where, "chain_plan: the number of slots must be at least 1");
     chain_schedule everything = store_all_plan(c, where);
     if (simulate(c, everything, where).peak <= room) return everything;
 
@@ -142,11 +142,11 @@ CUOTA_INLINE chain_schedule chain_plan(chain const& c, std::size_t room, std::si
     std::size_t const bytes = least(0, c.stages.size() - 1).bytes;
     if (room < bytes)
         throw detail::plan_refusal(c, detail::chain_planner{sizes, least, nullptr}.plan(bytes), room,
-                                   "all plans that recompute", "chain_plan", where);
+                                   "recomputation", "chain_plan", where);
     detail::time_table const times{sizes, least, room, slots, where};
     chain_schedule plan = detail::chain_planner{sizes, least, &times}.plan(room);
     chain_run const run = simulate(c, plan, where);
-    if (run.peak > room) throw std::logic_error{"cuota: a chain_plan takes more than its room"};
+    if (run.peak > room) throw std::logic_error{"cuota: a chain_plan exceeds its memory limit"};
 
     chain_schedule segments = sqrt_plan(c, where);  // may be faster because of rounding
     chain_run const other = simulate(c, segments, where);

@@ -143,7 +143,8 @@ CUOTA_INLINE chain_simulator::chain_simulator(chain const& c, place where) : cha
 CUOTA_INLINE void chain_simulator::run(chain_op op, std::size_t number) {
     op_ = op;
     number_ = number;
-    if (op.stage >= states_.size()) refuse("the chain has " + count_text(states_.size()) + " stages");
+    if (op.stage >= states_.size())
+        refuse("the stage is out of range: the chain has " + count_text(states_.size()) + " stages");
     switch (op.act) {
         case chain_act::forward: return forward(false);
         case chain_act::forward_saving: return forward(true);
@@ -156,10 +157,10 @@ CUOTA_INLINE void chain_simulator::run(chain_op op, std::size_t number) {
 
 CUOTA_INLINE chain_run chain_simulator::finish() {
     if (to_go_ != 0)
-        throw_misuse(where_, "a schedule ends, and {} was not run backward", {stage_text(to_go_ - 1)});
+        throw_misuse(where_, "incomplete schedule: {} was not run backward", {stage_text(to_go_ - 1)});
     for (std::size_t i = 0; i != states_.size(); ++i)
         if (states_[i].lies != at::nowhere)
-            throw_misuse(where_, "a schedule ends with the record of {}{}",
+            throw_misuse(where_, "incomplete schedule: the record of {} is still{}",
                          {stage_text(i), lies_text(states_[i])});
     found_.time = std::max({compute_free_, to_host_free_, from_host_free_});
     found_.recomputed = found_.forwards - states_.size();
@@ -167,17 +168,17 @@ CUOTA_INLINE chain_run chain_simulator::finish() {
 }
 
 CUOTA_INLINE void chain_simulator::refuse(std::string const& why) const {
-    throw_misuse(where_, "op {} of a schedule, {}: {}", {as_count(number_), op_text(op_), why});
+    throw_misuse(where_, "schedule op {}, {}: {}", {as_count(number_), op_text(op_), why});
 }
 
 CUOTA_INLINE std::string chain_simulator::lies_text(state const& s) {
-    return s.lies == at::nowhere ? " not there" : s.lies == at::host ? " on the host" : " on the device";
+    return s.lies == at::nowhere ? " not stored" : s.lies == at::host ? " on the host" : " on the device";
 }
 
 CUOTA_INLINE auto chain_simulator::on_device(std::size_t stage) -> state& {
     if (states_[stage].lies != at::device)
-        refuse("the record of " + stage_text(stage) + " is" + lies_text(states_[stage]) +
-               ", and needed on the device");
+        refuse("the record of " + stage_text(stage) + " must be on the device, but is" +
+               lies_text(states_[stage]));
     return states_[stage];
 }
 
@@ -203,7 +204,7 @@ CUOTA_INLINE void chain_simulator::forward(bool saving) {
     std::size_t const i = op_.stage;
     chain_stage const& stage = chain_.stages[i];
     state& s = states_[i];
-    if (s.lies != at::nowhere) refuse("its record is already" + lies_text(s));
+    if (s.lies != at::nowhere) refuse("the record is already" + lies_text(s));
     double const needed_at = i == 0 ? 0 : on_device(i - 1).ready;
     s.bytes = stage.output_bytes + (saving ? stage.saved_bytes : 0);
     allocate(s.bytes + stage.forward_scratch);
@@ -221,10 +222,10 @@ CUOTA_INLINE void chain_simulator::backward() {
     std::size_t const i = op_.stage;
     chain_stage const& stage = chain_.stages[i];
     if (i + 1 != to_go_)
-        refuse(to_go_ == 0 ? "all stages were run backward"
-                           : stage_text(to_go_ - 1) + " is the next to be run backward");
+        refuse(to_go_ == 0 ? "all stages have already been run backward"
+                           : "the next stage to run backward is " + stage_text(to_go_ - 1));
     state& s = on_device(i);
-    if (!s.is_saving) refuse("its forward run saved nothing for it");
+    if (!s.is_saving) refuse("the forward run did not save for it");
     double needed_at = s.ready;
     if (i != 0) needed_at = std::max(needed_at, on_device(i - 1).ready);
     allocate(stage.backward_scratch + gradient_of_input(i));
@@ -252,7 +253,7 @@ CUOTA_INLINE void chain_simulator::offload() {
 
 CUOTA_INLINE void chain_simulator::fetch() {
     state& s = states_[op_.stage];
-    if (s.lies != at::host) refuse("its record is" + lies_text(s) + ", and fetched from the host");
+    if (s.lies != at::host) refuse("the record must be on the host, but is" + lies_text(s));
     allocate(s.bytes);
     host_held_ -= s.bytes;
     s.lies = at::device;

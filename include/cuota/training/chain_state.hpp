@@ -177,7 +177,7 @@ CUOTA_INLINE record_store::host_block::host_block(any_resource const& memory, st
 
 CUOTA_INLINE void record_store::add_place(checkpoint_stage const& s, store_place& p, place where) {
     if (host_.kind() != memory_kind::pinned)
-        throw_misuse(where, "records of a chain can be offloaded to pinned host memory only");
+        throw_misuse(where, "records of a chain can only be offloaded to pinned host memory");
     p.saved_at = round_up(s.output_bytes, default_alignment);
     std::size_t const bytes = p.saved_at + s.saved_bytes;
     p.block = std::make_unique<host_block>(host_, bytes, label{s.name, where});

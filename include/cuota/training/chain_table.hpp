@@ -240,7 +240,8 @@ CUOTA_INLINE double time_table::operator()(std::size_t first, std::size_t last,
 CUOTA_INLINE std::size_t time_table::row_count(place where) const {
     auto const count = checked_mul(cells_.count(), checked_add(slots_, 1).value_or(unlimited));
     if (!count || *count > unlimited / 64)
-        throw_misuse(where, "a plan with {} slots is more than can be made", {as_count(slots_)});
+        throw_misuse(where, "plan table for {} slots exceeds the supported size; use fewer slots",
+                     {as_count(slots_)});
     return *count;
 }
 

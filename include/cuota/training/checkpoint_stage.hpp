@@ -86,13 +86,14 @@ public:
     /// Forward: returns the output to write.
     template <class T>
     [[nodiscard]] device_span<T> output() const {
-        if (call_.is_backward) refuse("output", "only its forward run has one; backward reads `result`");
+        if (call_.is_backward) refuse("output", "available in the forward run only; backward reads `result`");
         return span_of<T>("output", values_.output);
     }
     /// Backward: returns forward's output.
     template <class T>
     [[nodiscard]] device_span<T const> result() const {
-        if (!call_.is_backward) refuse("result", "only its backward run has one; forward writes `output`");
+        if (!call_.is_backward)
+            refuse("result", "available in the backward run only; forward writes `output`");
         return span_of<T const>("result", values_.output);
     }
     /// Returns the values that a saving forward writes and backward reads; empty if forward does not save.
@@ -120,7 +121,7 @@ private:
     template <class T>
     [[nodiscard]] device_span<T> span_of(char const* what, values::range r) const {
         if (r.bytes % sizeof(T) != 0)
-            refuse(what, "its " + count_text(r.bytes) + " bytes are no whole number of elements of " +
+            refuse(what, count_text(r.bytes) + " bytes are not a whole number of elements of " +
                              count_text(sizeof(T)));
         return {reinterpret_cast<T*>(r.at), r.bytes / sizeof(T)};
     }

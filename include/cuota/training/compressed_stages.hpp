@@ -139,7 +139,8 @@ CUOTA_INLINE std::vector<checkpoint_stage> compressed_stages(std::vector<checkpo
         if (i + 1 != stages.size()) {
             if (s.output_bytes % sizeof(float) != 0)
                 detail::throw_misuse(
-                    where, "the output of stage {} has {} bytes, and only whole floats can be compressed",
+                    where,
+                    "compressed_stages: the output of stage {} ({} bytes) is not a whole number of floats",
                     {detail::as_count(i), detail::as_count(s.output_bytes)});
             output.count = s.output_bytes / sizeof(float);
             s.gradient_bytes = s.gradient();

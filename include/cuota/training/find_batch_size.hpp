@@ -102,12 +102,11 @@ private:
     void check_options() const {
         batch_search_options const& o = options_;
         auto const fail = [&](std::string const& why) { throw_misuse(where_, "find_batch_size: {}", {why}); };
-        if (o.largest == 0) fail("no largest batch was named: the number of samples there are, or less");
-        if (o.smallest == 0 || o.multiple_of == 0) fail("a batch of 0 is none");
+        if (o.largest == 0) fail("largest must be at least 1; set it to the number of samples, or less");
+        if (o.smallest == 0 || o.multiple_of == 0) fail("smallest and multiple_of must be at least 1");
         if (!(o.margin >= 0 && o.margin < 1))
-            fail("a margin of " + real_text(o.margin) + " is not a share from 0 to less than 1");
-        if (!o.account && (o.plan || o.keep_free != 0))
-            fail("a plan and bytes to keep free are of an account, and none was named");
+            fail("margin = " + real_text(o.margin) + " is out of range [0, 1)");
+        if (!o.account && (o.plan || o.keep_free != 0)) fail("plan and keep_free require an account");
     }
     // Common to all ranks. The questions contain step and margin, so that a rank with other options is detected.
     [[nodiscard]] batch_sizes range() const {
@@ -122,8 +121,8 @@ private:
             most = ranks->smallest(most, "largest batch" + how, where_);
         }
         if (least <= most) return {least, most, step};
-        throw_misuse(where_, "find_batch_size: there is no batch from {} to {} that is a multiple of {}{}",
-                     {as_count(options_.smallest), as_count(options_.largest), as_count(step),
+        throw_misuse(where_, "find_batch_size: empty batch range: no multiple of {} in [{}, {}]{}",
+                     {as_count(step), as_count(options_.smallest), as_count(options_.largest),
                       options_.ranks ? " on all ranks" : ""});
     }
 

@@ -106,7 +106,8 @@ public:
         : link_{std::move(link)},
           layout_{std::move(counts), options.bytes / sizeof(float), where},
           given_(layout_.gradients()) {
-        if (options.slots == 0) detail::throw_misuse(where, "gradient_buckets: no slots to sum in");
+        if (options.slots == 0)
+            detail::throw_misuse(where, "gradient_buckets: the number of slots must be at least 1");
         std::size_t const count = layout_.size() == 0 ? 0 : layout_.elements(0);
         for (std::size_t i = 0; i != std::min(options.slots, layout_.size()); ++i) {
             slots_.push_back(make_slot(count, options, where));
@@ -132,7 +133,7 @@ public:
     template <std::invocable Backward>
     void reduce(agreement& ranks, Backward backward, place where = place::here()) {
         constexpr auto what = "the gradients of a step";
-        if (is_broken_) detail::throw_misuse(where, "gradient_buckets: used after its link had failed");
+        if (is_broken_) detail::throw_misuse(where, "gradient_buckets: used after its link failed");
         if (detail::process_number::is_cuda_of_parent()) detail::throw_forked();
         std::exception_ptr why;
         auto const run_here = [&] {
@@ -158,15 +159,17 @@ public:
     /// returns. Throws: misuse if the index is out of range, the gradient already ready, or its count different; exceptions of the link.
     void ready(std::size_t gradient, device_buffer<float>& of, place where = place::here()) {
         if (!is_in_step_)
-            detail::throw_misuse(where, "gradient_buckets: a gradient is ready outside of reduce");
+            detail::throw_misuse(where, "gradient_buckets: ready() was called outside of reduce()");
         if (gradient >= given_.size() || given_[gradient])
-            detail::throw_misuse(where, "gradient_buckets: gradient {}{}",
-                                 {detail::as_count(gradient),
-                                  gradient >= given_.size() ? " is not one of " + count_text(given_.size())
-                                                            : " is ready twice"});
+            detail::throw_misuse(
+                where, "gradient_buckets: gradient {}{}",
+                {detail::as_count(gradient),
+                 gradient >= given_.size()
+                     ? " is out of range: the number of gradients is " + count_text(given_.size())
+                     : " is ready twice"});
         if (of.size() != layout_.count(gradient))
             detail::throw_misuse(where,
-                                 "gradient_buckets: gradient {} has {} elements, and was declared with {}",
+                                 "gradient_buckets: gradient {} has {} elements, but was declared with {}",
                                  {detail::as_count(gradient), detail::as_count(of.size()),
                                   detail::as_count(layout_.count(gradient))});
         given_[gradient].emplace(of.write(comm_, where));
@@ -214,7 +217,7 @@ private:
             backward();
             auto const left_out = std::ranges::find_if(given_, [](auto const& g) { return !g; });
             if (left_out != given_.end())
-                detail::throw_misuse(where, "gradient_buckets: gradient {} of {} was left out",
+                detail::throw_misuse(where, "gradient_buckets: gradient {} of {} was never ready",
                                      {detail::as_count(std::size_t(left_out - given_.begin())),
                                       detail::as_count(given_.size())});
             finish();

@@ -142,7 +142,7 @@ CUOTA_INLINE loss_scaler_state loss_scaler_state::parse(std::string_view text, p
                           take(" good-steps ") && number(state.good_steps);
     // Only exact output of text() is accepted: a state edited by hand is not that of a run.
     if (!is_state || !is_finite(state.scale) || state.scale <= 0 || state.text() != text)
-        detail::throw_misuse(where, "\"{}\" is not the state of a loss_scaler",
+        detail::throw_misuse(where, "loss_scaler_state: cannot parse \"{}\"",
                              {std::string{text.substr(0, 80)}});
     return state;
 }
@@ -154,23 +154,22 @@ CUOTA_INLINE loss_scaler::loss_scaler(options const& o, place where) : options_{
 
 CUOTA_INLINE double loss_scaler::unscale(place where) {
     if (phase_ == scaling_phase::unscaled)
-        refuse("gradients were to be unscaled twice: update was not called since", where);
+        refuse("unscale was called twice in a step; call update() first", where);
     if (phase_ == scaling_phase::decided)
-        refuse("gradients were to be unscaled after step: update was not called since", where);
+        refuse("unscale was called after step(); call update() first", where);
     phase_ = scaling_phase::unscaled;
     return inverse();
 }
 
 CUOTA_INLINE bool loss_scaler::step(bool found_non_finite, place where) {
-    if (phase_ == scaling_phase::decided)
-        refuse("a second step: update was not called since the first", where);
+    if (phase_ == scaling_phase::decided) refuse("step was called twice; call update() first", where);
     found_ = found_non_finite;
     phase_ = scaling_phase::decided;
     return !found_;
 }
 
 CUOTA_INLINE void loss_scaler::update(place where) {
-    if (phase_ != scaling_phase::decided) refuse("an update without a step", where);
+    if (phase_ != scaling_phase::decided) refuse("update was called without step()", where);
     if (found_) back_off();
     else if (++good_steps_ == options_.interval) grow();
     phase_ = scaling_phase::idle;
@@ -183,17 +182,18 @@ CUOTA_INLINE bool loss_scaler::update(bool found_non_finite, place where) {
 }
 
 CUOTA_INLINE loss_scaler_state loss_scaler::state(place where) const {
-    if (phase_ != scaling_phase::idle) refuse("its state was asked for in the middle of a step", where);
+    if (phase_ != scaling_phase::idle)
+        refuse("state is not available in the middle of a step; call update() first", where);
     return {scale_, good_steps_};
 }
 
 CUOTA_INLINE void loss_scaler::restore(loss_scaler_state const& from, place where) {
     if (!(from.scale >= options_.floor && from.scale <= options_.ceiling))
-        refuse("a scale of " + number(from.scale) + " is outside [" + number(options_.floor) + ", " +
+        refuse("scale = " + number(from.scale) + " is outside [" + number(options_.floor) + ", " +
                    number(options_.ceiling) + ']',
                where);
     if (from.good_steps >= options_.interval)
-        refuse(std::to_string(from.good_steps) + " good steps, where the scale grows after " +
+        refuse(std::to_string(from.good_steps) + " good steps are out of range: the growth interval is " +
                    std::to_string(options_.interval),
                where);
     scale_ = from.scale;
@@ -217,16 +217,17 @@ CUOTA_INLINE void loss_scaler::check_options(place where) const {
     options const& o = options_;
     // Written so that a NaN fails.
     if (!(is_finite(o.growth) && o.growth > 1))
-        refuse("a growth of " + number(o.growth) + " is not above 1", where);
+        refuse("growth = " + number(o.growth) + " must be finite and above 1", where);
     if (!(o.backoff > 0 && o.backoff < 1))
-        refuse("a backoff of " + number(o.backoff) + " is not between 0 and 1", where);
-    if (o.interval == 0) refuse("an interval of 0 steps", where);
+        refuse("backoff = " + number(o.backoff) + " is out of range (0, 1)", where);
+    if (o.interval == 0) refuse("interval must be at least 1 step", where);
     if (!(o.floor >= 0x1p-126f))  // its inverse is a float, too
-        refuse("a floor of " + number(o.floor) + " is not a normal number above 0", where);
+        refuse("floor = " + number(o.floor) + " must be a positive normal number", where);
     if (!(is_finite(o.ceiling) && o.ceiling >= o.floor))
-        refuse("a ceiling of " + number(o.ceiling) + " and a floor of " + number(o.floor), where);
+        refuse("ceiling = " + number(o.ceiling) + " must be finite and at least floor = " + number(o.floor),
+               where);
     if (!(o.initial >= o.floor && o.initial <= o.ceiling))
-        refuse("a first scale of " + number(o.initial) + " is outside [" + number(o.floor) + ", " +
+        refuse("initial = " + number(o.initial) + " is outside [" + number(o.floor) + ", " +
                    number(o.ceiling) + ']',
                where);
 }

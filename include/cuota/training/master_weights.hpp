@@ -70,9 +70,10 @@ public:
     /// Returns the working copy, for work on s that reads it. Throws: misuse if the masters were written since the last refresh.
     [[nodiscard]] lease<Half const> working(stream_ref s, place where = place::here()) const {
         if (written_)
-            detail::throw_misuse(
-                where, "the working copy is older than its masters, which were written at {}: refresh it",
-                {*written_});
+            detail::throw_misuse(where,
+                                 "master_weights: the working copy is outdated: the masters were written at "
+                                 "{}; call refresh()",
+                                 {*written_});
         return working_.read(s, where);
     }
     /// Returns false between `write` and `refresh`.

@@ -58,7 +58,7 @@ template <class T>
 [[nodiscard]] chain measure_stages(std::vector<checkpoint_stage> const& stages, device_span<T const> input,
                                    stream_ref on, any_resource memory, std::size_t steps = 5,
                                    any_resource host = pinned_memory{}, place where = place::here()) {
-    if (steps == 0) detail::throw_misuse(where, "stages were to be measured by no steps");
+    if (steps == 0) detail::throw_misuse(where, "measure_stages: the number of steps must be at least 1");
     chain measured = chain_of(stages, memory.granule());
     measured.check(where);
     stage_run::values::range const from{reinterpret_cast<std::byte*>(const_cast<T*>(input.data())),

@@ -133,7 +133,7 @@ public:
     constexpr explicit micro_batches(std::size_t n, std::size_t micro, place where = place::here())
         : n_{n}, micro_{micro} {
         if (micro == 0)
-            detail::throw_misuse(where, "micro_batches: a batch of {} cannot be cut into parts of 0",
+            detail::throw_misuse(where, "micro_batches: cannot divide a batch of {} into parts of 0",
                                  {detail::as_count(n)});
     }
 
@@ -147,7 +147,7 @@ public:
     /// Returns part i. Throws: misuse if i >= size().
     [[nodiscard]] constexpr micro_batch operator[](std::size_t i) const {
         if (i >= size())
-            detail::throw_misuse("micro_batches: part {} of {}",
+            detail::throw_misuse("micro_batches: part {} is out of range: the number of parts is {}",
                                  {detail::as_count(i), detail::as_count(size())});
         return part(n_, micro_, i);
     }

@@ -107,8 +107,8 @@ private:
     template <class T>
     void multiply(stream_ref s, device_span<T> gradients, double inverse, place where) {
         if (!is_finite(inverse) || inverse <= 0)
-            detail::throw_misuse(
-                where, "gradients were to be multiplied by {}, which is the inverse of no scale", {inverse});
+            detail::throw_misuse(where, "unscale: inverse scale must be finite and positive, got {}",
+                                 {inverse});
         auto const flag = flag_.write(s, where);
         T const* const from = gradients.data();
         detail::for_each_element(s, gradients.size(), from, gradients.data(),

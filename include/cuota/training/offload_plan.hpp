@@ -227,11 +227,11 @@ CUOTA_INLINE chain_schedule offload_plan(chain const& c, std::size_t room, place
     std::size_t const least = least_offload_bytes(c, where);
     detail::offload_planner planner{c, std::max(room, least)};
     if (room < least)
-        throw detail::plan_refusal(c, planner.schedule(planner.all()), room, "all plans that offload",
-                                   "offload_plan", where);
+        throw detail::plan_refusal(c, planner.schedule(planner.all()), room, "offloading", "offload_plan",
+                                   where);
     chain_schedule plan = planner.plan();
     if (simulate(c, plan, where).peak > room)
-        throw std::logic_error{"cuota: an offload_plan takes more than its room"};
+        throw std::logic_error{"cuota: an offload_plan exceeds its memory limit"};
     return plan;
 }
 

@@ -109,7 +109,7 @@ CUOTA_INLINE pipeline::pipeline(std::vector<checkpoint_stage> stages, std::vecto
 CUOTA_INLINE void pipeline::run(std::vector<stage_run::values::range> const& inputs, std::uint64_t seed,
                                 place where) {
     if (inputs.size() != micro_batches_)
-        detail::throw_misuse(where, "a pipeline of {} micro-batches was given {} inputs",
+        detail::throw_misuse(where, "pipeline: number of inputs does not match: {} micro-batches, {} inputs",
                              {detail::as_count(micro_batches_), detail::as_count(inputs.size())});
     detail::pipeline_step step{stages_, lanes_, inputs, seed, where};
     try {
@@ -126,7 +126,7 @@ CUOTA_INLINE std::vector<checkpoint_stage> pipeline::checked(std::vector<checkpo
                                                              place where) {
     detail::check_cuts(first, stages.size(), where);
     if (first.size() != devices.size())
-        detail::throw_misuse(where, "a pipeline with stages for {} devices was given {}",
+        detail::throw_misuse(where, "pipeline: number of devices does not match: stages for {}, {} given",
                              {detail::as_count(first.size()), detail::as_count(devices.size())});
     for (std::size_t i = 0; i != stages.size(); ++i)
         if (!stages[i].forward || !stages[i].backward)

@@ -89,7 +89,7 @@ namespace cuota::inline v0 {
 
 CUOTA_INLINE pipeline_schedule pipeline_order(std::size_t devices, std::size_t micro_batches, place where) {
     if (devices == 0 || micro_batches == 0)
-        detail::throw_misuse(where, "a pipeline of {} devices and {} micro-batches runs nothing",
+        detail::throw_misuse(where, "pipeline needs at least one device and one micro-batch, got {} and {}",
                              {detail::as_count(devices), detail::as_count(micro_batches)});
     pipeline_schedule order;
     detail::pipeline_progress progress{devices, micro_batches};

@@ -81,7 +81,8 @@ CUOTA_INLINE void check_cuts(std::vector<std::size_t> const& first, std::size_t 
     std::string text;
     for (std::size_t const f : first) text += (text.empty() ? "" : ", ") + count_text(f);
     throw_misuse(
-        where, "a chain of {} stages cannot be cut at {{}}: the first cut is 0, and every device has a stage",
+        where,
+        "cannot cut a chain of {} stages at {{}}: the first cut must be 0, and each device needs a stage",
         {as_count(stages), text});
 }
 
@@ -142,7 +143,7 @@ CUOTA_INLINE std::vector<std::size_t> pipeline_peaks(std::vector<chain> const& o
         std::size_t sum = 0;
         for (chain_stage const& s : c.stages) sum += *most_of(s);  // chain::check has excluded overflow
         if (!checked_mul(sum, micro_batches))
-            throw_misuse(where, "what a pipeline of {} micro-batches holds is more than a std::size_t does",
+            throw_misuse(where, "pipeline: total size for {} micro-batches overflows std::size_t",
                          {as_count(micro_batches)});
     }
     pipeline_account account{of, first};

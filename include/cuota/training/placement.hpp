@@ -237,14 +237,14 @@ CUOTA_INLINE std::vector<std::size_t> placement::cuts() const {
 CUOTA_INLINE std::size_t placement::device_of(std::size_t layer, place where) const {
     for (std::size_t d = 0; d != shares.size(); ++d)
         if (layer >= shares[d].first && layer - shares[d].first < shares[d].count) return d;
-    detail::throw_misuse(where, "a placement of {} layers has no layer {}",
-                         {detail::as_count(layers()), detail::as_count(layer)});
+    detail::throw_misuse(where, "placement: layer {} is out of range: the number of layers is {}",
+                         {detail::as_count(layer), detail::as_count(layers())});
 }
 
 CUOTA_INLINE placement_refused::placement_refused(refusal facts, std::size_t missing, std::size_t device,
                                                   std::size_t missing_there)
     : out_of_memory{"placement_refused",
-                    "cuota::placement_refused: out of memory, and out of host memory for the details",
+                    "cuota::placement_refused: out of memory; the details do not fit in host memory",
                     std::move(facts)},
       missing_{missing},
       device_{device},
@@ -295,15 +295,15 @@ CUOTA_INLINE placement placing::run() const {
 CUOTA_INLINE void placing::check() const {
     double sum = 0;
     for (placed_layer const& l : layers_) {
-        if (!(l.time >= 0)) refuse("a layer's time is " + std::to_string(l.time));
+        if (!(l.time >= 0)) refuse("the time of a layer must not be negative: " + std::to_string(l.time));
         sum += l.time;
     }
     for (placement_device const& d : devices_)
         if (!(d.speed > 0) || !std::isfinite(d.speed) || !std::isfinite(sum / d.speed))
-            refuse("layers of time " + std::to_string(sum) + " have none at a speed of " +
-                   std::to_string(d.speed));
-    if (devices_.empty()) refuse("there is no device");
-    if (how_.micro_batches == 0) refuse("a step of 0 micro-batches keeps nothing");
+            refuse("speed = " + std::to_string(d.speed) + " is not valid for layers with a total time of " +
+                   std::to_string(sum));
+    if (devices_.empty()) refuse("no devices");
+    if (how_.micro_batches == 0) refuse("the number of micro-batches must be at least 1");
 }
 
 CUOTA_INLINE bool placing::fits(std::size_t d, layer_run const& r, std::size_t live) const noexcept {

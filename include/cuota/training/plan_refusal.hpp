@@ -33,7 +33,7 @@ CUOTA_INLINE out_of_memory plan_refusal(chain const& c, chain_schedule const& le
     refusal r;
     r.asked = r.charged = run.peak;
     r.request = label{name, where};
-    r.cause = message("the smallest of {} needs {} ({}{}); the limit is {}",
+    r.cause = message("the smallest plan with {} needs {} ({}{}); the limit is {}",
                       {what, as_bytes(run.peak), stage_text(op.stage),
                        op.act == chain_act::backward ? " backward" : " forward", as_bytes(room)});
     return out_of_memory{std::move(r)};

@@ -44,7 +44,7 @@ public:
                                      resource_ref const& memory, tag name = {},
                                      place where = place::here()) requires stored_float<T> {
         if (!(threshold >= 0))
-            detail::throw_misuse(where, "pruned: a threshold of {} is not 0 or above", {threshold});
+            detail::throw_misuse(where, "pruned: threshold = {} must not be negative", {threshold});
         return packed_by(detail::above_threshold<T>{dense.data(), threshold}, s, dense, memory, name, where);
     }
     /// Keeps numbers with a nonzero byte in `keep`. Waits for s. Throws: misuse if counts differ.

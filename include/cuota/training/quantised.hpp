@@ -68,7 +68,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///          Block is 128, 256, 512 or 1024 and they are aligned to 4 elements, otherwise twice.
 template <stored_float T, std::size_t Block = 256>
 class quantised {
-    static_assert(Block != 0, "a block has a number at least");
+    static_assert(Block != 0, "a block has at least one number");
 
 public:
     using value_type = T;  ///< of a number as it is stored and loaded

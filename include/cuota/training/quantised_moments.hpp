@@ -240,7 +240,7 @@ namespace cuota::inline v0::inline CUOTA_VIEWS {
 ///          parameters and gradients are aligned to 16 bytes; otherwise moments and gradients are read twice.
 template <std::size_t Block = 256>
 class quantised_moments {
-    static_assert(Block != 0, "a block has a number at least");
+    static_assert(Block != 0, "a block has at least one number");
 
 public:
     /// Allocates zero moments of `count` parameters.
@@ -352,15 +352,17 @@ private:
 namespace cuota::inline v0::detail {
 
 CUOTA_INLINE void check_adamw(adamw_options const& o, place where) {
-    auto const refuse = [&](char const* name, double value) {
-        throw_misuse(where, "adamw: {} of {}", {name, value});
+    auto const refuse = [&](char const* name, double value, char const* range) {
+        throw_misuse(where, "adamw: {} = {} is out of range {}", {name, value, range});
     };
     // Written so that a NaN fails.
-    if (!(is_finite(o.learning_rate) && o.learning_rate >= 0)) refuse("a learning_rate", o.learning_rate);
-    if (!(o.beta1 >= 0 && o.beta1 < 1)) refuse("a beta1", o.beta1);
-    if (!(o.beta2 >= 0 && o.beta2 < 1)) refuse("a beta2", o.beta2);
-    if (!(is_finite(o.epsilon) && o.epsilon > 0)) refuse("an epsilon", o.epsilon);
-    if (!(is_finite(o.weight_decay) && o.weight_decay >= 0)) refuse("a weight_decay", o.weight_decay);
+    if (!(is_finite(o.learning_rate) && o.learning_rate >= 0))
+        refuse("learning_rate", o.learning_rate, "[0, inf)");
+    if (!(o.beta1 >= 0 && o.beta1 < 1)) refuse("beta1", o.beta1, "[0, 1)");
+    if (!(o.beta2 >= 0 && o.beta2 < 1)) refuse("beta2", o.beta2, "[0, 1)");
+    if (!(is_finite(o.epsilon) && o.epsilon > 0)) refuse("epsilon", o.epsilon, "(0, inf)");
+    if (!(is_finite(o.weight_decay) && o.weight_decay >= 0))
+        refuse("weight_decay", o.weight_decay, "[0, inf)");
 }
 
 CUOTA_INLINE adamw_step adamw_step::of(adamw_options const& o, std::uint64_t step) noexcept {

@@ -78,7 +78,7 @@ CUOTA_INLINE micro_batch part_of_ranks(agreement& ranks, std::size_t count, plac
         if (r < ranks.rank()) part.first += here;
         part.of = checked_add(part.of, here).value_or(unlimited);
     }
-    if (part.of == 0) detail::throw_misuse(where, "part_of_ranks: a step of which no rank has a sample");
+    if (part.of == 0) detail::throw_misuse(where, "part_of_ranks: no rank has a sample in this step");
     return part;
 }
 

@@ -113,9 +113,10 @@ CUOTA_INLINE void meeting::join(std::size_t rank, place where) {
     std::lock_guard const lock{guard_};
     bool const is_there = rank < seats_.size();
     if (is_there && !std::exchange(seats_[rank].has_joined, true)) return;
-    throw_misuse(
-        where, "thread_ranks: rank {}{}",
-        {as_count(rank), is_there ? " has joined already" : " is not one of " + count_text(seats_.size())});
+    throw_misuse(where, "thread_ranks: rank {}{}",
+                 {as_count(rank), is_there
+                                      ? " has joined already"
+                                      : " is out of range, number of ranks: " + count_text(seats_.size())});
 }
 
 CUOTA_INLINE void meeting::gather(std::size_t rank, std::span<std::uint64_t const> mine,
@@ -153,7 +154,7 @@ CUOTA_INLINE void meeting::wait_for(std::unique_lock<std::mutex>& lock, std::uin
     if (changed_.wait_until(lock, clock::now() + patience, is_over)) return;
     auto const missing = std::ranges::find(seats_, false, &seat::has_come);
     give_up(static_cast<std::size_t>(missing - seats_.begin()),
-            missing->has_joined ? "it did not come in time" : "it has not joined in time");
+            missing->has_joined ? "timed out" : "did not join before the deadline");
 }
 
 CUOTA_INLINE void meeting::give_up(std::size_t rank, std::string const& why) noexcept {
@@ -175,8 +176,8 @@ namespace cuota::inline v0 {
 CUOTA_INLINE thread_ranks::thread_ranks(std::size_t ranks, std::chrono::nanoseconds deadline, place where)
     : ranks_{ranks} {
     if (ranks == 0 || deadline <= std::chrono::nanoseconds::zero())
-        throw misuse{ranks == 0 ? "thread_ranks: a group of no ranks"
-                                : "thread_ranks: a deadline that is over before anybody can come",
+        throw misuse{ranks == 0 ? "thread_ranks: the number of ranks must be at least 1"
+                                : "thread_ranks: the deadline must be positive",
                      where};
     meeting_ = shared<detail::meeting>::make(ranks, deadline);
 }

@@ -107,7 +107,7 @@ namespace cuota::inline v0::detail {
 CUOTA_INLINE training_parts::training_parts(training_options const& how, place where)
     : how_{how}, where_{where}, plan_{footprint::with_granule(how.granule, where)} {
     if (how.quantised_block == 0)
-        throw_misuse(where, "training_footprint: a block of 0 quantised numbers has no scale");
+        throw_misuse(where, "training_footprint: the quantised block size must be at least 1");
 }
 
 CUOTA_INLINE void training_parts::add(training_layer const& layer, std::size_t number) {
@@ -132,10 +132,10 @@ CUOTA_INLINE footprint training_parts::with_the_rest() && {
 CUOTA_INLINE void training_parts::check(training_layer const& layer, std::size_t number) const {
     using enum element_type;
     if (layer.type == f16 || layer.type == bf16 || layer.type == f32 || layer.type == f64) return;
-    throw_misuse(
-        where_,
-        "training_footprint: layer {} learns numbers of type {}, which is none of f16, bf16, f32 and f64",
-        {number, element_name(layer.type)});
+    throw_misuse(where_,
+                 "training_footprint: layer {}: parameters of type {} are not supported; supported: f16, "
+                 "bf16, f32, f64",
+                 {number, element_name(layer.type)});
 }
 
 CUOTA_INLINE std::size_t training_parts::remembered() const noexcept {

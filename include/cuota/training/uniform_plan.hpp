@@ -104,8 +104,10 @@ CUOTA_INLINE void add_revolve(chain_schedule& to, std::size_t first, std::size_t
 namespace cuota::inline v0 {
 
 CUOTA_INLINE std::size_t revolve_forwards(std::size_t stages, std::size_t slots, place where) {
-    if (stages == 0) detail::throw_misuse(where, "a chain has no stages");
-    if (slots == 0) detail::throw_misuse(where, "a uniform plan needs a slot for the input of the chain");
+    if (stages == 0) detail::throw_misuse(where, "chain: no stages");
+    if (slots == 0)
+        detail::throw_misuse(where,
+                             "uniform plan: at least one slot is required, for the input of the chain");
     std::size_t const rounds = detail::revolve_rounds(stages, slots);
     if (rounds == 0) return 0;
     std::size_t const n = slots > unlimited - rounds ? unlimited : slots + rounds;

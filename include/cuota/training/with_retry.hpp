@@ -82,10 +82,12 @@ public:
 
 private:
     void check_options() const {
-        if (options_.smallest == 0) throw_misuse(where_, "with_retry: a part of 0 samples is none");
+        if (options_.smallest == 0) throw_misuse(where_, "with_retry: smallest must be at least 1");
         if (options_.from == retry_from::begin && !options_.begin)
-            throw_misuse(where_, "with_retry: nothing sets the gradients to zero when the batch begins anew: "
-                                 "name options.begin, or go on from the same_part");
+            throw_misuse(
+                where_,
+                "with_retry: retry_from::begin requires options.begin (to reset gradients); set it or use "
+                "retry_from::same_part");
     }
 
     [[nodiscard]] outcome next_part() {
