@@ -14,7 +14,7 @@ TEST_CASE("device_memory behaves as memory of a driver", "[resource][device_memo
     support::behaves_as_driver_memory<cuota::device_memory>("cudaMalloc");
 }
 
-TEST_CASE("a stream of a device whose kernels cannot access the memory is refused",
+TEST_CASE("a stream is refused if kernels of its device cannot access the memory",
           "[resource][device_memory][peers]") {
     support::machine const machine{{.devices = 2}};
     cuota::stream const near;
@@ -26,7 +26,7 @@ TEST_CASE("a stream of a device whose kernels cannot access the memory is refuse
     auto const refused = support::thrown<cuota::misuse>([&] {
         (void)memory.allocate(far, 1000, 256, {"x", {"train.cpp", 4}});
     });
-    for (char const* const part : {"train.cpp:4", "belongs to device 0", "the stream to device 1"})
+    for (char const* const part : {"train.cpp:4", "kernels of device 1 cannot", "memory of device 0"})
         CHECK(support::has(refused.what(), part));
     CHECK(cuota::simulator::live().device_allocations == 0);
     CHECK(memory.allocate(far, 0) == nullptr);

@@ -30,8 +30,8 @@ struct cuda_malloc {
 ///          `deallocate_sync` requires that all work on the memory has finished. cudaFree may wait for the whole device.
 /// Threads: any.
 /// Throws:  out_of_memory with the driver's figures, after pools and caches of the device were made to release memory (docs/refusals.md);
-///          misuse for an alignment above 256, and for a `stream` of a device whose kernels cannot access the memory (native handles are
-///          not checked); cuda_error. Nothing is allocated.
+///          misuse for an alignment above 256, and if kernels of the device of a `stream` cannot access the memory (native handles are not
+///          checked); cuda_error. Nothing is allocated.
 /// Cost:    a driver call each, about 10 to 1000 us on a GPU.
 /// Example: tests/resource/device_memory.cpp
 class device_memory final : public detail::blocking_memory<memory_kind::device, detail::cuda_malloc> {

@@ -127,10 +127,10 @@ CUOTA_INLINE void refuse_out_of_reach(device where, stream_ref s, void const* p,
     int const user = s.device().ordinal();
     if (rt::out_of_reach(device{user}, p))
         throw_misuse(who.where,
-                     "device_memory: the resource belongs to device {}, the stream to device {}, whose "
-                     "kernels cannot access "
-                     "the memory; use a stream of device {}, or a scoped_pool with device {} in its `peers`",
-                     {where.ordinal(), user, where.ordinal(), user});
+                     "device_memory: kernels of device {} cannot access memory of device {}; use a stream of "
+                     "device {}, or a scoped_pool with "
+                     "device {} in its `peers`",
+                     {user, where.ordinal(), where.ordinal(), user});
 }
 
 }  // namespace cuota::inline v0::detail
