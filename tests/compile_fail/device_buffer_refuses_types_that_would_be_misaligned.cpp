@@ -1,4 +1,4 @@
-// expect: a resource aligns to 256 bytes
+// expect: T must not require an alignment above 256 bytes
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include <cuota/buffer/device_buffer.hpp>

@@ -1,4 +1,4 @@
-// expect: of a lease capture its device_span, not the lease
+// expect: capture the device_span of a lease, not the lease
 // SPDX-FileCopyrightText: 2026 The cuota authors
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>

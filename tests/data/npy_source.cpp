@@ -402,7 +402,7 @@ TEST_CASE("npy_source believes no header length", "[data][npy_source]") {
         for (std::size_t i = 0; i != 4; ++i) file[8 + i] = static_cast<char>(length >> (8 * i) & 0xff);
         auto const error = failure(file);
         CHECK(error.offset() == 8);
-        CHECK(mentions(error.why(), "at most 10000"));
+        CHECK(mentions(error.why(), "exceeds the maximum of 10000"));
     }
     std::string longer = npy("|u1", "(8,)", "");
     longer[9] = '\x10';

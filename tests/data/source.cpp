@@ -83,7 +83,7 @@ TEST_CASE("check_gather names a room of the wrong size", "[data][source]") {
     for (std::size_t const room : {0U, 3U, 5U}) {
         auto const error = support::thrown<cuota::misuse>([&] { gather_into({0, 9}, {room}); });
         CHECK(support::mentions(error.what(), "2 samples of number u8[2] take 4 bytes"));
-        CHECK(support::mentions(error.what(), "room for " + std::to_string(room)));
+        CHECK(support::mentions(error.what(), "the output has " + std::to_string(room)));
     }
 }
 

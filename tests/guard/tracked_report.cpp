@@ -60,5 +60,5 @@ TEST_CASE("a long report says how much it leaves out", "[guard][tracked_report]"
     cuota::tracked_diff const changed{report_of(many, tracked_order::oldest), {}};
     CHECK(!changed.is_empty());
     CHECK(support::has(changed.text(), "allocated since: 40 blocks"));
-    CHECK(support::has(changed.text(), "\ngone: 0 blocks of 0 B"));
+    CHECK(support::has(changed.text(), "\nfreed since: 0 blocks of 0 B"));
 }

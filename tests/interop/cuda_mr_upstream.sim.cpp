@@ -93,7 +93,7 @@ TEST_CASE("memory of theirs that is not aligned as asked goes back, and is refus
     auto const unshifted = [](void* p) { (void)cudaFree(static_cast<char*>(p) - 8); };
     auto memory = from_cuda_mr(theirs::told{shifted, unshifted});
     auto const error = thrown<cuota::misuse>([&] { (void)memory.allocate_sync(1000, 16, who); });
-    CHECK(has(error.what(), "an alignment of 16"));
+    CHECK(has(error.what(), "not aligned to the requested 16"));
     CHECK(cuota::simulator::live().device_allocations == 0);
     void* const p = memory.allocate_sync(1000, 8, who);  // an alignment that the resource provides succeeds
     memory.deallocate_sync(p, 1000, 8);

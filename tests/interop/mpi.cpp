@@ -283,7 +283,7 @@ TEST_CASE("a gather of other words than the others' names who has them", "[inter
     std::vector<std::uint64_t> const mine(me() == 2 ? 3 : 2, me());
     std::vector<std::uint64_t> all(12);
     auto const error = support::thrown<cuota::misuse>([&] { line->gather(mine, all); });
-    CHECK(support::has(error.what(), me() == 2 ? "rank 0 says 2 words" : "rank 2 says 3 words"));
+    CHECK(support::has(error.what(), me() == 2 ? "rank 0 sent 2" : "rank 2 sent 3"));
     line->close();
 }
 

@@ -109,7 +109,7 @@ inline constexpr cuota::place here{"walk.cpp", 7};  // the same for all, because
     std::string const count = std::to_string(bytes.size());
     if (bytes.size() == 1) return tag + ' ' + cuota::bytes_text(all) + " (walk.cpp:7";
     if (are_equal) return tag + ' ' + count + " x " + cuota::bytes_text(bytes.front()) + " (walk.cpp:7";
-    return tag + ' ' + cuota::bytes_text(all) + " in " + count + " (walk.cpp:7";
+    return tag + ' ' + cuota::bytes_text(all) + " in " + count + " allocations (walk.cpp:7";
 }
 [[nodiscard]] inline std::string alive_count(std::size_t count) {
     return "while " + std::to_string(count) + (count == 1 ? " allocation is" : " allocations are") +

@@ -136,12 +136,12 @@ TEST_CASE("options that mean nothing are refused by name", "[report][diagnosis]"
     };
     CHECK(support::has(refused([](diagnosis_options& o) { o.leak_steps = 0; }),
                        "diagnosis_options::leak_steps must be at least 1"));
-    CHECK(support::has(refused([](diagnosis_options& o) { o.churn_steps = 0; }), "churn_steps is 0"));
-    CHECK(support::has(refused([](diagnosis_options& o) { o.idle_steps = 0; }), "idle_steps is 0"));
-    CHECK(support::has(refused([](diagnosis_options& o) { o.peak_share = -1; }), "peak_share is -1"));
+    CHECK(support::has(refused([](diagnosis_options& o) { o.churn_steps = 0; }), "churn_steps must be at least 1"));
+    CHECK(support::has(refused([](diagnosis_options& o) { o.idle_steps = 0; }), "idle_steps must be at least 1"));
+    CHECK(support::has(refused([](diagnosis_options& o) { o.peak_share = -1; }), "peak_share must not be negative, got -1"));
     CHECK(support::has(
         refused([](diagnosis_options& o) { o.budget_share = std::numeric_limits<double>::quiet_NaN(); }),
-        "budget_share is "));
+        "budget_share must not be negative, got "));
     diagnosis_options o{};
     o.leak_steps = 0;
     CHECK_THROWS_AS(diagnose(cuota::memory_snapshot{}, o), cuota::misuse);

@@ -148,7 +148,7 @@ TEST_CASE("program: what is taken a hundred times in a step is churn, unless all
     found_ones const found = with(4, 1, line);
     INFO(shown(found));
     CHECK(is_told(found, "scratch", line, 64_KiB,
-                  "allocated and freed 100 times or more in each of the last 3 steps"));
+                  "allocated and freed at least 100 times in each of the last 3 steps"));
     CHECK(with(4, 100, line).empty());
     CHECK(with(4, 25, line).size() == 1);
     CHECK(with(3, 1, line).empty());  // the first growth may be set-up

@@ -86,7 +86,7 @@ TEST_CASE("environment makes one sentence of every answer of a driver that gives
                  "remove the package and install driver "},
           answer{cudaErrorSystemNotReady, cuda_trouble::not_ready, "nvidia-fabricmanager"},
           answer{cudaErrorNotPermitted, cuda_trouble::not_permitted, "/dev/nvidia*"},
-          answer{cudaErrorUnknown, cuda_trouble::other, "for cudaErrorUnknown: "}}) {
+          answer{cudaErrorUnknown, cuda_trouble::other, "CUDA does not start: cudaErrorUnknown: "}}) {
         auto const found = environment_with(code);
         INFO(complaint_of(found));
         CHECK(found.cuda.trouble == trouble);
